@@ -1,0 +1,18 @@
+# The libtorch target, written by hand: find_package(Torch) wants a CUDA toolkit for a CUDA wheel and links more
+# than is used. Nothing links libtorch_python.
+if(NOT EXISTS "${WEFT_LIBTORCH}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "no libtorch at WEFT_LIBTORCH=${WEFT_LIBTORCH}: run `make setup`, or point it to a torch "
+                      "package (the directory that holds include/ and lib/libtorch_cpu.so)")
+endif()
+# A CUDA wheel's libtorch_cpu needs cudart and cupti, which lie beside torch in nvidia/*/lib.
+file(GLOB WEFT_NVIDIA_LIBS "${WEFT_LIBTORCH}/../nvidia/*/lib")
+
+add_library(libtorch INTERFACE)
+target_include_directories(libtorch SYSTEM INTERFACE ${WEFT_LIBTORCH}/include
+                                                     ${WEFT_LIBTORCH}/include/torch/csrc/api/include)
+target_compile_options(libtorch INTERFACE -fopenmp)  # at::parallel_for is inline: without it, silently serial
+target_link_libraries(libtorch INTERFACE ${WEFT_LIBTORCH}/lib/libtorch_cpu.so ${WEFT_LIBTORCH}/lib/libc10.so
+                                         ${WEFT_LIBTORCH}/lib/libgomp.so.1)
+foreach(dir ${WEFT_LIBTORCH}/lib ${WEFT_NVIDIA_LIBS})
+  target_link_options(libtorch INTERFACE -Wl,-rpath,${dir} -Wl,-rpath-link,${dir})
+endforeach()

@@ -1,0 +1,42 @@
+// The door between the thin executable and libweft: the executable parses the command line and the config,
+// sets the environment that libraries read while they load, then loads libweft and calls one of these by name.
+// Each returns the process's exit status and prints its own errors; none throws.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/base/config.h"
+
+namespace weft {
+
+struct GenerateOptions {
+  std::string model;   // run directory, checkpoint directory or HuggingFace folder
+  std::string prompt;
+  std::string tokenizer;  // empty: the model's own
+  int64_t max_tokens = 200;
+  double temperature = 1.0;  // 0: greedy
+  int64_t top_k = 0;         // 0: off
+  double top_p = 1.0;
+  uint64_t seed = 0;
+  int64_t threads = 0;
+};
+
+struct LogitsOptions {
+  std::string hf_dir;
+  std::string input;   // safetensors with input_ids [batch, seq]
+  std::string output;  // safetensors
+  bool grad = false;
+  std::string dtype = "fp32";  // fp32 | fp64
+  int64_t threads = 0;
+};
+
+}  // namespace weft
+
+extern "C" {
+int weft_train(const weft::Config& config);
+int weft_generate(const weft::GenerateOptions& options);
+int weft_logits(const weft::LogitsOptions& options);
+int weft_info();
+}
