@@ -1,0 +1,70 @@
+#include "weft/ops/function.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Lets a graph node own an Op: the context's saved tensors would keep references of their own.
+struct OpHolder : torch::CustomClassHolder {
+  explicit OpHolder(std::shared_ptr<Op> held) : op(std::move(held)) {}
+  std::shared_ptr<Op> op;
+};
+
+struct OpFunction : torch::autograd::Function<OpFunction> {
+  static variable_list forward(AutogradContext* context, at::TensorList inputs, const at::Tensor& /*anchor*/,
+                               std::shared_ptr<Op> op) {
+    context->saved_data["op"] = c10::IValue::make_capsule(c10::make_intrusive<OpHolder>(op));
+    context->set_materialize_grads(false);
+    return op->forward(inputs);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    auto capsule = context->saved_data["op"].toCapsule();
+    std::shared_ptr<Op> op = std::move(static_cast<OpHolder*>(capsule.get())->op);
+    WEFT_ASSERT(op != nullptr, "an op's backward ran twice");
+    at::NoGradGuard no_grad;
+    variable_list result = op->backward(grads);
+    result.emplace_back();  // anchor
+    result.emplace_back();  // op
+    return result;
+  }
+};
+
+// Without an input that requires grad autograd records no node and the weight gradient would silently be lost
+// (embedding, the first op of a block): every op also takes this scalar.
+const at::Tensor& anchor() {
+  static const at::Tensor tensor = at::zeros({}, at::kFloat).requires_grad_();
+  return tensor;
+}
+
+class ParamTensor : public Op {
+ public:
+  explicit ParamTensor(Param& param) : param_(param) {}
+  std::vector<at::Tensor> forward(at::TensorList) override { return {param_.weight().detach()}; }
+  std::vector<at::Tensor> backward(at::TensorList grads) override {
+    if (grads[0].defined()) param_.grad().add_(grads[0]);
+    return {};
+  }
+
+ private:
+  Param& param_;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> apply(std::shared_ptr<Op> op, at::TensorList inputs) {
+  op->recording = at::GradMode::is_enabled();
+  if (!op->recording) return op->forward(inputs);
+  return OpFunction::apply(inputs, anchor(), std::move(op));
+}
+
+at::Tensor as_tensor(Param& param) { return apply(std::make_shared<ParamTensor>(param), {})[0]; }
+
+}  // namespace weft

@@ -1,0 +1,81 @@
+#include "weft/ops/linear.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include "weft/ops/function.h"
+
+namespace weft {
+namespace {
+
+class Linear : public Op {
+ public:
+  Linear(std::vector<Param*> weights, std::vector<Param*> biases)
+      : weights_(std::move(weights)), biases_(std::move(biases)) {}
+
+  std::vector<at::Tensor> forward(at::TensorList inputs) override {
+    const at::Tensor& x = inputs[0];
+    if (recording) x_ = Saved(x);
+    const at::Tensor weight = fused_weight(weights_).t();
+    return {biases_.empty() ? at::mm(x, weight) : at::addmm(fused_weight(biases_), x, weight)};
+  }
+
+  std::vector<at::Tensor> backward(at::TensorList grads) override {
+    const at::Tensor dy = grads[0].contiguous();
+    fused_grad(weights_).addmm_(dy.t(), x_.get());
+    if (!biases_.empty()) fused_grad(biases_).add_(dy.sum(0));
+    return {at::mm(dy, fused_weight(weights_))};
+  }
+
+ private:
+  std::vector<Param*> weights_, biases_;
+  Saved x_;
+};
+
+// table_grad[ids[t]] += scale * dy[t], in token order for each element, so the same sum for any number of threads.
+void add_rows(at::Tensor table_grad, const at::Tensor& ids, const at::Tensor& dy, double scale) {
+  const int64_t tokens = ids.numel(), dim = dy.size(1);
+  const int64_t* id = ids.const_data_ptr<int64_t>();
+  AT_DISPATCH_FLOATING_TYPES(dy.scalar_type(), "embedding_backward", [&] {
+    scalar_t* out = table_grad.data_ptr<scalar_t>();
+    const scalar_t* in = dy.const_data_ptr<scalar_t>();
+    at::parallel_for(0, dim, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t j = begin; j < end; ++j) out[id[t] * dim + j] += scalar_t(scale) * in[t * dim + j];
+    });
+  });
+}
+
+class Embedding : public Op {
+ public:
+  Embedding(Param& table, double multiplier) : table_(table), multiplier_(multiplier) {}
+
+  std::vector<at::Tensor> forward(at::TensorList inputs) override {
+    if (recording) ids_ = Saved(inputs[0]);
+    at::Tensor rows = at::index_select(table_.weight(), 0, inputs[0]);
+    return {multiplier_ == 1 ? rows : rows.mul_(multiplier_)};
+  }
+
+  std::vector<at::Tensor> backward(at::TensorList grads) override {
+    add_rows(table_.grad(), ids_.get(), grads[0].contiguous(), multiplier_);
+    return {at::Tensor()};
+  }
+
+ private:
+  Param& table_;
+  double multiplier_;
+  Saved ids_;
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const std::vector<Param*>& weights, const std::vector<Param*>& biases) {
+  return apply(std::make_shared<Linear>(weights, biases), {x})[0];
+}
+
+at::Tensor embedding(const at::Tensor& ids, Param& table, double multiplier) {
+  return apply(std::make_shared<Embedding>(table, multiplier), {ids.contiguous()})[0];
+}
+
+}  // namespace weft

@@ -1,0 +1,103 @@
+#include "weft/ops/rope.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "weft/ops/function.h"
+
+namespace weft {
+namespace {
+
+// Llama 3.1: long wavelengths are slowed by the factor, short ones kept, those between interpolated.
+void scale_llama3(const ModelConfig& model, std::vector<double>* inverse) {
+  const double length = double(model.rope_original_seq_len);
+  for (double& f : *inverse) {
+    const double wavelength = 2 * std::numbers::pi / f;
+    if (wavelength < length / model.rope_high_freq_factor) continue;
+    const double slowed = f / model.rope_factor;
+    const double smooth = (length / wavelength - model.rope_low_freq_factor) /
+                          (model.rope_high_freq_factor - model.rope_low_freq_factor);
+    f = wavelength > length / model.rope_low_freq_factor ? slowed : (1 - smooth) * slowed + smooth * f;
+  }
+}
+
+// Yarn: dims that turn often within the original length are kept, those that turn seldom interpolated, a ramp between.
+void scale_yarn(const ModelConfig& model, double theta, RopeFrequencies* frequencies) {
+  const int64_t half = int64_t(frequencies->inverse.size());
+  const double dim = 2.0 * double(half);
+  const auto dim_of_rotations = [&](double rotations) {
+    return dim * std::log(double(model.rope_original_seq_len) / (rotations * 2 * std::numbers::pi)) /
+           (2 * std::log(theta));
+  };
+  double low = dim_of_rotations(model.rope_beta_fast), high = dim_of_rotations(model.rope_beta_slow);
+  if (model.rope_truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, dim - 1);
+  if (low == high) high += 0.001;  // the published code's guard against a step
+  for (int64_t i = 0; i < half; ++i) {
+    double& f = frequencies->inverse[size_t(i)];
+    const double kept = 1 - std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
+    f = f / model.rope_factor * (1 - kept) + f * kept;
+  }
+  frequencies->scale = model.rope_attention_factor != 0 ? model.rope_attention_factor
+                       : model.rope_factor > 1         ? 0.1 * std::log(model.rope_factor) + 1
+                                                       : 1;
+}
+
+void rotate(const at::Tensor& in, const at::Tensor& cos, const at::Tensor& sin, at::Tensor out) {
+  const int64_t half = in.size(2) / 2;
+  const at::Tensor a = in.narrow(2, 0, half), b = in.narrow(2, half, half);
+  out.narrow(2, 0, half).copy_(a * cos - b * sin);
+  out.narrow(2, half, half).copy_(b * cos + a * sin);
+}
+
+class Rope : public Op {
+ public:
+  Rope(int64_t n_rotated, const RopeTable& table)
+      : n_rotated_(n_rotated), cos_(table.cos.unsqueeze(1)), sin_(table.sin.unsqueeze(1)) {}
+
+  std::vector<at::Tensor> forward(at::TensorList inputs) override { return {turned(inputs[0], sin_)}; }
+  // A rotation's transpose turns the other way.
+  std::vector<at::Tensor> backward(at::TensorList grads) override { return {turned(grads[0], -sin_)}; }
+
+ private:
+  at::Tensor turned(const at::Tensor& x, const at::Tensor& sin) const {
+    at::Tensor out = at::empty(x.sizes(), x.options());
+    rotate(x.narrow(1, 0, n_rotated_), cos_, sin, out.narrow(1, 0, n_rotated_));
+    const int64_t rest = x.size(1) - n_rotated_;
+    out.narrow(1, n_rotated_, rest).copy_(x.narrow(1, n_rotated_, rest));
+    return out;
+  }
+
+  int64_t n_rotated_;
+  at::Tensor cos_, sin_;  // the table is shared by all layers: not an activation of this op
+};
+
+}  // namespace
+
+RopeFrequencies rope_frequencies(const ModelConfig& model, const std::string& type) {
+  const bool own_base = type == "sliding" && model.rope_theta_sliding != 0;
+  const double theta = own_base ? model.rope_theta_sliding : model.rope_theta;
+  RopeFrequencies frequencies;
+  for (int64_t i = 0; i < model.head_dim; i += 2)
+    frequencies.inverse.push_back(std::pow(theta, -double(i) / double(model.head_dim)));
+  if (own_base) return frequencies;
+  if (model.rope_scaling == "linear")
+    for (double& f : frequencies.inverse) f /= model.rope_factor;
+  if (model.rope_scaling == "llama3") scale_llama3(model, &frequencies.inverse);
+  if (model.rope_scaling == "yarn") scale_yarn(model, theta, &frequencies);
+  return frequencies;
+}
+
+RopeTable rope_table(const RopeFrequencies& frequencies, const at::Tensor& positions, at::ScalarType dtype) {
+  const at::Tensor angles = at::outer(positions.to(at::kDouble), at::tensor(frequencies.inverse, at::kDouble));
+  return {(angles.cos() * frequencies.scale).to(dtype), (angles.sin() * frequencies.scale).to(dtype)};
+}
+
+at::Tensor rope(const at::Tensor& qkv, int64_t n_rotated, const RopeTable& table) {
+  return apply(std::make_shared<Rope>(n_rotated, table), {qkv})[0];
+}
+
+}  // namespace weft

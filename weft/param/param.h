@@ -1,0 +1,76 @@
+// Param: what the system knows of one parameter. Its global shape, where its pieces lie on the mesh and over which
+// axes its gradient is partial are declared once, by the layer that owns it; initialisation, gradient sums, the
+// optimizer, checkpoints and the memory report are all derived from this description.
+//
+// A Param is not an autograd leaf. Ops take a Param&, read weight() when they need it (in forward and in backward)
+// and add its gradient to grad() themselves.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+class ParamUnit;
+
+/// Axes of the mesh over which a parameter may be split or its gradient partial.
+enum class Axis { dp_replicate, dp_shard, cp, tp };
+
+/// How a parameter lies over the tensor-parallel ranks.
+struct Placement {
+  enum class Kind { Replicate, Shard } kind = Kind::Replicate;
+  int64_t dim = 0;     // Shard: the split dim
+  int64_t copies = 1;  // Shard: how many ranks hold each piece (KV heads when tp exceeds them)
+
+  static Placement replicate() { return {}; }
+  static Placement shard(int64_t dim) { return {Kind::Shard, dim, 1}; }
+};
+
+/// Initial value: normal(0, std), or a constant where std is 0.
+struct Init {
+  double std = 0;
+  double constant = 0;
+};
+
+/// What a layer declares.
+struct ParamSpec {
+  std::string name;            // as HuggingFace spells it
+  std::vector<int64_t> shape;  // global
+  Init init;
+  Placement placement;
+  std::set<Axis> partial = {Axis::dp_replicate, Axis::dp_shard, Axis::cp};  // axes its gradient is summed over
+};
+
+class Param {
+ public:
+  Param(ParamSpec spec, ParamUnit* unit, int64_t offset);
+
+  const std::string& name() const { return spec_.name; }
+  const std::vector<int64_t>& shape() const { return spec_.shape; }
+  const ParamSpec& spec() const { return spec_; }
+  int64_t numel() const { return numel_; }
+
+  ParamUnit& unit() const { return *unit_; }
+  int64_t offset() const { return offset_; }  // first element in the unit's buffers
+
+  /// Views of the unit's buffers in this param's shape.
+  at::Tensor weight() const;
+  at::Tensor grad() const;
+
+ private:
+  ParamSpec spec_;
+  ParamUnit* unit_;
+  int64_t offset_;
+  int64_t numel_;
+};
+
+/// Params that lie side by side in one unit as one: [sum of rows, dim] for matrices, [sum] for vectors, so that
+/// q, k and v (or gate and up) take one GEMM, forward and weight gradient.
+at::Tensor fused_weight(const std::vector<Param*>& params);
+at::Tensor fused_grad(const std::vector<Param*>& params);
+
+}  // namespace weft
