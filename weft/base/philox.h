@@ -23,9 +23,9 @@ inline std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uint64
   return c;
 }
 
-/// Uniform in (0, 1), 53 bits.
+/// Uniform in (0, 1), 52 bits: with one more the half would round the largest up to 1.
 inline double uniform_from_bits(uint32_t high, uint32_t low) {
-  return (double((uint64_t(high) << 32 | low) >> 11) + 0.5) * 0x1p-53;
+  return (double((uint64_t(high) << 32 | low) >> 12) + 0.5) * 0x1p-52;
 }
 
 /// Two independent standard normals (Box-Muller) for one counter.
