@@ -1,6 +1,7 @@
 #include "weft/ops/function.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "weft/base/error.h"
@@ -64,6 +65,8 @@ std::vector<at::Tensor> apply(std::shared_ptr<Op> op, at::TensorList inputs) {
   if (!op->recording) return op->forward(inputs);
   return OpFunction::apply(inputs, anchor(), std::move(op));
 }
+
+void backward(const at::Tensor& output, const at::Tensor& grad) { torch::autograd::backward({output}, {grad}); }
 
 at::Tensor as_tensor(Param& param) { return apply(std::make_shared<ParamTensor>(param), {})[0]; }
 

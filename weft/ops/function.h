@@ -39,6 +39,9 @@ class Op {
 /// input does, since the weights behind the op need theirs.
 std::vector<at::Tensor> apply(std::shared_ptr<Op> op, at::TensorList inputs);
 
+/// Starts a backward pass at `output` with gradient `grad`; gradients arrive in the leaves' .grad() and in the params.
+void backward(const at::Tensor& output, const at::Tensor& grad);
+
 /// A param as an ordinary autograd tensor, for layers written from ATen ops: its gradient lands where the others' do.
 at::Tensor as_tensor(Param& param);
 

@@ -1,0 +1,144 @@
+#include "weft/nn/decoder.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "weft/ops/function.h"
+#include "weft/ops/linear.h"
+
+namespace weft {
+
+Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype)
+    : model_(model),
+      dtype_(dtype),
+      rope_full_(rope_frequencies(model, "full")),
+      rope_sliding_(rope_frequencies(model, "sliding")) {
+  const auto new_unit = [&](const std::string& name) -> ParamUnit& {
+    return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtype));
+  };
+  const auto vocab_matrix = [&](const std::string& name) {
+    ParamSpec spec;
+    spec.name = name;
+    spec.shape = {model.vocab_size, model.dim};
+    spec.init.std = model.init_std;
+    spec.placement = Placement::shard(0);
+    return spec;
+  };
+  embedding_ = &new_unit("embedding").add(vocab_matrix("model.embed_tokens.weight"));
+  for (int64_t layer = 0; layer < model.n_layers; ++layer)
+    layers_.push_back(std::make_unique<DecoderLayer>(model, layer, new_unit(fmt::format("layer.{}", layer))));
+  ParamUnit& head = new_unit("head");
+  final_norm_ = &declare_norm(model, head, "model.norm", model.dim);
+  head_ = model.tie_embeddings ? embedding_ : &head.add(vocab_matrix("lm_head.weight"));
+  for (const auto& unit : units_) unit->allocate();
+}
+
+void Decoder::initialise(uint64_t seed) {
+  for (const auto& unit : units_) unit->initialise(seed);
+}
+
+void Decoder::zero_grad() {
+  for (const auto& unit : units_) unit->grads().zero_();
+}
+
+std::vector<Param*> Decoder::params() const {
+  std::vector<Param*> all;
+  for (const auto& unit : units_)
+    for (const auto& param : unit->params()) all.push_back(param.get());
+  return all;
+}
+
+int64_t Decoder::numel() const {
+  int64_t n = 0;
+  for (const auto& unit : units_) n += unit->numel();
+  return n;
+}
+
+PassContext Decoder::context(const MicroBatch& batch) const {
+  const RopeTable full = rope_table(rope_full_, batch.positions, dtype_);
+  const bool own_base = model_.rope_theta_sliding != 0;
+  return {.batch = batch,
+          .rope_full = full,
+          .rope_sliding = own_base ? rope_table(rope_sliding_, batch.positions, dtype_) : full};
+}
+
+at::Tensor Decoder::embed(const PassContext& context) const {
+  const at::Tensor x = embedding(context.batch.tokens, *embedding_, model_.embedding_multiplier);
+  return dropout(x, dropout_at(context, model_.dropout, "embedding"), context.batch.index);
+}
+
+at::Tensor Decoder::final_norm(const at::Tensor& x) const {
+  return rms_norm(x, *final_norm_, {model_.norm_eps, model_.norm_unit_offset}).y;
+}
+
+double Decoder::forward_backward(const MicroBatch& batch, double normaliser, CrossEntropyOptions loss,
+                                 uint64_t seed, int64_t step) {
+  loss.softcap = model_.final_softcap;
+  PassContext pass = context(batch);
+  pass.training = true, pass.seed = seed, pass.step = step;
+
+  const auto leaf = [](const at::Tensor& x) { return x.detach().requires_grad_(); };
+  const at::Tensor embedded = embed(pass);
+  std::vector<at::Tensor> inputs, outputs;  // of each layer
+  for (const auto& layer : layers_) {
+    inputs.push_back(leaf(outputs.empty() ? embedded : outputs.back()));
+    outputs.push_back(layer->forward(inputs.back(), pass));
+  }
+  const at::Tensor head_input = leaf(outputs.back());
+  const CrossEntropyOutput head = cross_entropy(final_norm(head_input), *head_, batch.labels, normaliser, loss);
+
+  backward(head.total, at::ones_like(head.total));
+  at::Tensor grad = head_input.grad();
+  while (!outputs.empty()) {
+    backward(outputs.back(), grad);
+    grad = inputs.back().grad();
+    outputs.pop_back();  // frees the block's graph
+    inputs.pop_back();
+  }
+  backward(embedded, grad);
+  return head.loss.item<double>();
+}
+
+at::Tensor Decoder::run(const PassContext& pass) const {
+  at::Tensor x = embed(pass);
+  for (const auto& layer : layers_) x = layer->forward(x, pass);
+  return x;
+}
+
+double Decoder::loss(const MicroBatch& batch, double normaliser, int64_t chunk) {
+  at::NoGradGuard no_grad;
+  const CrossEntropyOptions options{.softcap = model_.final_softcap, .chunk = chunk};
+  return cross_entropy(final_norm(run(context(batch))), *head_, batch.labels, normaliser, options)
+      .loss.item<double>();
+}
+
+at::Tensor Decoder::logits(const MicroBatch& batch) {
+  at::NoGradGuard no_grad;
+  return weft::logits(final_norm(run(context(batch))), *head_, model_.final_softcap);
+}
+
+std::vector<KvCache> Decoder::make_caches(int64_t capacity) const {
+  std::vector<KvCache> caches;
+  for (int64_t layer = 0; layer < model_.n_layers; ++layer) {
+    const auto zeros = [&] { return at::zeros({capacity, model_.n_kv_heads, model_.head_dim}, dtype_); };
+    caches.push_back({zeros(), zeros(), 0});
+  }
+  return caches;
+}
+
+at::Tensor Decoder::next_logits(const at::Tensor& tokens, std::vector<KvCache>& caches) {
+  at::NoGradGuard no_grad;
+  const int64_t start = caches.front().length, n = tokens.size(0);
+  const MicroBatch batch{.tokens = tokens,
+                         .labels = {},
+                         .positions = at::arange(start, start + n, at::kLong),
+                         .index = {},
+                         .cu_seqlens = {0, n}};
+  PassContext pass = context(batch);
+  pass.caches = &caches;
+  const at::Tensor last = run(pass).narrow(0, n - 1, 1);
+  return weft::logits(final_norm(last), *head_, model_.final_softcap).squeeze(0);
+}
+
+}  // namespace weft

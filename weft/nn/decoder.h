@@ -1,0 +1,63 @@
+// The decoder: embedding, layers, head; and the passes over a micro-batch. Each block is a small autograd graph of its
+// own, walked by plain code: forward keeps each block's input and output, backward takes the blocks in reverse.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "weft/base/config.h"
+#include "weft/nn/layers.h"
+#include "weft/nn/micro_batch.h"
+#include "weft/ops/cross_entropy.h"
+#include "weft/param/param_unit.h"
+
+namespace weft {
+
+class Decoder {
+ public:
+  /// `model` must be resolved and its vocab_size known. Weights are zero until initialise() or a load.
+  Decoder(const ModelConfig& model, at::ScalarType dtype);
+
+  void initialise(uint64_t seed);
+  void zero_grad();
+
+  const ModelConfig& model() const { return model_; }
+  const std::vector<std::unique_ptr<ParamUnit>>& units() const { return units_; }  // embedding, layers, head
+  std::vector<Param*> params() const;                                            // of all units, in order
+  int64_t numel() const;
+
+  /// Adds the micro-batch's gradients and returns its share of the loss, normaliser * sum of token losses. `seed`
+  /// and `step` key the dropout; the logits' soft-cap is the model's.
+  double forward_backward(const MicroBatch& batch, double normaliser, CrossEntropyOptions loss, uint64_t seed,
+                          int64_t step);
+
+  /// The same share of the loss, without dropout and gradients.
+  double loss(const MicroBatch& batch, double normaliser, int64_t chunk);
+
+  /// [tokens, vocab], without gradients.
+  at::Tensor logits(const MicroBatch& batch);
+
+  /// Generation: empty caches for up to `capacity` tokens, and one step: appends `tokens` [n] of one sequence and
+  /// returns the logits [vocab] of the next.
+  std::vector<KvCache> make_caches(int64_t capacity) const;
+  at::Tensor next_logits(const at::Tensor& tokens, std::vector<KvCache>& caches);
+
+ private:
+  PassContext context(const MicroBatch& batch) const;
+  at::Tensor embed(const PassContext& context) const;
+  at::Tensor final_norm(const at::Tensor& x) const;
+  at::Tensor run(const PassContext& context) const;  // embedding and layers, no gradients
+
+  ModelConfig model_;
+  at::ScalarType dtype_;
+  RopeFrequencies rope_full_, rope_sliding_;
+  std::vector<std::unique_ptr<ParamUnit>> units_;
+  std::vector<std::unique_ptr<DecoderLayer>> layers_;
+  Param* embedding_;
+  Param* final_norm_;
+  Param* head_;  // the embedding where tied
+};
+
+}  // namespace weft

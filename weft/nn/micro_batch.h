@@ -1,0 +1,20 @@
+// A micro-batch is flat: one row of tokens with document boundaries. This form covers packing, ragged batches and any
+// length; padding is tokens whose label is ignored.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace weft {
+
+struct MicroBatch {
+  at::Tensor tokens;     // [tokens] int64
+  at::Tensor labels;     // [tokens] int64; kIgnoredLabel where there is no target
+  at::Tensor positions;  // [tokens] int64, from 0 in each document
+  at::Tensor index;      // [tokens] int64: index in the global batch of this step; randomness is drawn by it
+  std::vector<int64_t> cu_seqlens;  // document boundaries: 0, …, tokens
+};
+
+}  // namespace weft
