@@ -157,6 +157,9 @@ void resolve(Config* config);
 /// Every way in which a model's shape is impossible (empty: fine), for configs from any source.
 std::vector<std::string> shape_problems(const ModelConfig& model);
 
+/// Throws one Error listing what a training run still needs: data, a vocabulary.
+void check_for_training(const Config& config);
+
 /// The config as TOML with every key, in schema order: `weft config --print` and the run directory's copy.
 std::string to_toml(const Config& config);
 

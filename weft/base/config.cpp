@@ -1,0 +1,45 @@
+#include "weft/base/config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/base/config_schema.h"
+#include "weft/base/error.h"
+
+namespace weft {
+
+void resolve(ModelConfig* model) {
+  if (model->n_kv_heads == 0) model->n_kv_heads = model->n_heads;
+  if (model->head_dim == 0) model->head_dim = model->dim / model->n_heads;
+  if (model->ffn_dim == 0) model->ffn_dim = (8 * model->dim + 191) / 192 * 64;
+  if (model->attn_scale == 0) model->attn_scale = 1 / std::sqrt(static_cast<double>(model->head_dim));
+  if (model->rope_scaling == "yarn" && model->rope_attention_factor == 0) {
+    model->rope_attention_factor = 0.1 * std::log(model->rope_factor) + 1;
+  }
+}
+
+void resolve(Config* config) {
+  resolve(&config->model);
+  OptimConfig& optim = config->optim;
+  if (optim.schedule == "constant") return;
+  if (optim.decay_steps == 0) optim.decay_steps = config->train.steps;
+  if (optim.schedule == "wsd" && optim.wsd_steps == 0) {
+    const int64_t room = optim.decay_steps - optim.warmup_steps;
+    optim.wsd_steps = std::min(room, std::max<int64_t>(1, optim.decay_steps / 5));
+  }
+}
+
+std::string to_toml(const Config& config) {
+  Config copy = config;
+  std::string text, section;
+  for (const auto& key : config_keys()) {
+    if (key.section() != section) {
+      text += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", key.section());
+      section = key.section();
+    }
+    text += fmt::format("{} = {}\n", key.short_name(), toml_text(key.member(copy)));
+  }
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,186 @@
+// What is wrong with a config as a whole, beyond the range of each key.
+#include <algorithm>
+#include <regex>
+
+#include "weft/base/config_schema.h"
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+bool contains(const std::vector<std::string>& words, const char* word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// Up to eight divisors d of n that satisfy `fits`, those nearest to `wanted`, as "1, 2 or 4".
+template <class Fits>
+std::string divisors_near(int64_t n, int64_t wanted, Fits fits) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    if (fits(d)) divisors.push_back(d);
+    if (d != n / d && fits(n / d)) divisors.push_back(n / d);
+  }
+  const auto distance = [&](int64_t d) { return std::abs(d - wanted); };
+  std::sort(divisors.begin(), divisors.end(),
+            [&](int64_t a, int64_t b) { return std::pair(distance(a), a) < std::pair(distance(b), b); });
+  divisors.resize(std::min<size_t>(divisors.size(), 8));
+  std::sort(divisors.begin(), divisors.end());
+  std::string text;
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    if (i > 0) text += i + 1 == divisors.size() ? " or " : ", ";
+    text += fmt::format("{}", divisors[i]);
+  }
+  return text;
+}
+
+void check_heads(const ModelConfig& model, std::vector<Problem>* problems) {
+  const int64_t heads = model.n_heads;
+  if (model.head_dim == 0) {
+    const auto even = [&](int64_t d) { return model.dim / d % 2 == 0; };
+    if (model.dim % heads != 0 || !even(heads)) {
+      const std::string fitting = divisors_near(model.dim, heads, even);
+      problems->push_back(
+          {{"model.n_heads", "model.dim", "model.head_dim"},
+           fmt::format("dim = {} must split into heads of an even width (RoPE turns pairs): {}", model.dim,
+                       fitting.empty() ? "make dim even" : fitting + " heads would work")});
+    }
+  } else if (model.head_dim % 2 != 0) {
+    problems->push_back({{"model.head_dim"},
+                         fmt::format("must be even, because RoPE turns pairs: {} or {} would work",
+                                     model.head_dim - 1, model.head_dim + 1)});
+  }
+  if (model.n_kv_heads > 0 && heads % model.n_kv_heads != 0) {
+    problems->push_back({{"model.n_kv_heads", "model.n_heads"},
+                         fmt::format("must divide n_heads = {}: {} would work", heads,
+                                     divisors_near(heads, model.n_kv_heads, [](int64_t) { return true; }))});
+  }
+  if (model.head_dim > 0 && heads * model.head_dim > (1 << 22)) {
+    problems->push_back(
+        {{"model.head_dim", "model.n_heads"},
+         fmt::format("n_heads * head_dim = {}: at most {}", heads * model.head_dim, 1 << 22)});
+  }
+}
+
+void check_rope(const ModelConfig& model, std::vector<Problem>* problems) {
+  if ((model.rope_scaling == "llama3" || model.rope_scaling == "yarn") && model.rope_original_seq_len == 0) {
+    problems->push_back(
+        {{"model.rope_original_seq_len", "model.rope_scaling"},
+         fmt::format("rope_scaling = \"{}\" needs the context that the model was first trained "
+                     "with, in tokens",
+                     model.rope_scaling)});
+  }
+  if (model.rope_scaling == "llama3" && model.rope_high_freq_factor <= model.rope_low_freq_factor) {
+    problems->push_back({{"model.rope_high_freq_factor", "model.rope_low_freq_factor"},
+                         fmt::format("must be above rope_low_freq_factor = {}", model.rope_low_freq_factor)});
+  }
+  if (model.rope_scaling == "yarn" && model.rope_beta_fast <= model.rope_beta_slow) {
+    problems->push_back({{"model.rope_beta_fast", "model.rope_beta_slow"},
+                         fmt::format("must be above rope_beta_slow = {}", model.rope_beta_slow)});
+  }
+}
+
+void check_schedule(const Config& config, std::vector<Problem>* problems) {
+  const OptimConfig& optim = config.optim;
+  if (optim.schedule == "constant") return;
+  const int64_t end = optim.decay_steps > 0 ? optim.decay_steps : config.train.steps;
+  const char* const end_name = optim.decay_steps > 0 ? "decay_steps" : "train.steps";
+  if (optim.warmup_steps > end) {
+    problems->push_back(
+        {{"optim.warmup_steps", "optim.decay_steps", "train.steps"},
+         fmt::format("the warm-up must end before the schedule does: at most {} = {}", end_name, end)});
+  } else if (optim.schedule == "wsd" && optim.wsd_steps > end - optim.warmup_steps) {
+    problems->push_back(
+        {{"optim.wsd_steps", "optim.warmup_steps", "optim.decay_steps", "train.steps"},
+         fmt::format("the final decay must fit after the warm-up: at most {}", end - optim.warmup_steps)});
+  }
+}
+
+void check_decay(const OptimConfig& optim, std::vector<Problem>* problems) {
+  if (optim.decay != "regex") return;
+  if (optim.decay_regex.empty()) {
+    problems->push_back({{"optim.decay_regex", "optim.decay"},
+                         "decay = \"regex\" needs a regular expression, such as \"proj\""});
+    return;
+  }
+  if (optim.decay_regex.size() > 1000) {  // std::regex recurses over its pattern
+    problems->push_back({{"optim.decay_regex"}, "longer than 1000 characters"});
+    return;
+  }
+  try {
+    const std::regex compiled(optim.decay_regex);
+  } catch (const std::regex_error& error) {
+    problems->push_back({{"optim.decay_regex"}, fmt::format("not a regular expression: {}", error.what())});
+  }
+}
+
+}  // namespace
+
+std::vector<Problem> model_problems(const ModelConfig& model) {
+  std::vector<Problem> problems;
+  check_heads(model, &problems);
+  if (contains(model.layer_types, "sliding") && model.sliding_window == 0) {
+    problems.push_back({{"model.sliding_window", "model.layer_types"},
+                        "layer_types contains \"sliding\", so this must be 1 or more"});
+  }
+  check_rope(model, &problems);
+  return problems;
+}
+
+std::vector<Problem> config_problems(const Config& config) {
+  std::vector<Problem> problems;
+  const TrainConfig& train = config.train;
+  const double tokens = static_cast<double>(train.steps) * static_cast<double>(train.global_batch) *
+                        static_cast<double>(train.seq_len);
+  if (tokens > 1e18) {
+    problems.push_back({{"train.steps", "train.global_batch", "train.seq_len"},
+                        fmt::format("steps * global_batch * seq_len = {:.3g} tokens: at most 1e18", tokens)});
+  }
+  if (train.spike_factor > 0 && train.spike_factor <= 1) {
+    problems.push_back(
+        {{"train.spike_factor"}, "expected 0 (off) or more than 1: ordinary steps would be spikes"});
+  }
+  check_schedule(config, &problems);
+  check_decay(config.optim, &problems);
+  if (config.data.format == "tensor" && config.data.train.size() > 1) {
+    problems.push_back({{"data.train"}, "format = \"tensor\" reads one safetensors file"});
+  }
+  if (config.log.run_dir.empty()) problems.push_back({{"log.run_dir"}, "expected a directory"});
+  return problems;
+}
+
+std::vector<std::string> shape_problems(const ModelConfig& model) {
+  Config config;
+  config.model = model;
+  std::vector<std::string> texts;
+  const auto report = [&](const std::string& name, const std::string& text) {
+    const Key& key = *find_key(name);
+    texts.push_back(fmt::format("{} = {}: {}", key.short_name(), toml_text(key.member(config)), text));
+  };
+  for (const auto& key : config_keys()) {
+    if (key.section() != "model") continue;
+    if (const std::string text = violation(key, key.member(config)); !text.empty()) report(key.name, text);
+  }
+  if (!texts.empty()) return texts;
+  for (const auto& problem : model_problems(model)) report(problem.keys.front(), problem.text);
+  return texts;
+}
+
+void check_for_training(const Config& config) {
+  std::vector<std::string> problems;
+  if (config.data.train.empty()) {
+    problems.push_back("data.train is empty: name what to train on (`weft data build` makes it from text)");
+  }
+  if (config.data.format == "indexed" && config.model.vocab_size == 0 && config.data.tokenizer.empty() &&
+      config.model.from_hf.empty()) {
+    problems.push_back(
+        "model.vocab_size is 0 and there is no data.tokenizer to take it from: set one of them");
+  }
+  if (config.data.format == "tensor" && config.model.vocab_size == 0 && config.model.from_hf.empty()) {
+    problems.push_back("model.vocab_size is 0: data.format = \"tensor\" needs it");
+  }
+  if (problems.empty()) return;
+  fail("this config cannot train:\n  {}", fmt::join(problems, "\n  "));
+}
+
+}  // namespace weft
