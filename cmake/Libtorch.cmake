@@ -10,6 +10,8 @@ file(GLOB WEFT_NVIDIA_LIBS "${WEFT_LIBTORCH}/../nvidia/*/lib")
 add_library(libtorch INTERFACE)
 target_include_directories(libtorch SYSTEM INTERFACE ${WEFT_LIBTORCH}/include
                                                      ${WEFT_LIBTORCH}/include/torch/csrc/api/include)
+# torch brings the headers of its own fmt, which are found before the system's, but not the library.
+target_compile_definitions(libtorch INTERFACE FMT_HEADER_ONLY)
 target_compile_options(libtorch INTERFACE -fopenmp)  # at::parallel_for is inline: without it, silently serial
 target_link_libraries(libtorch INTERFACE ${WEFT_LIBTORCH}/lib/libtorch_cpu.so ${WEFT_LIBTORCH}/lib/libc10.so
                                          ${WEFT_LIBTORCH}/lib/libgomp.so.1)
