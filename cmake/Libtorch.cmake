@@ -6,6 +6,11 @@ if(NOT EXISTS "${WEFT_LIBTORCH}/lib/libtorch_cpu.so")
 endif()
 # A CUDA wheel's libtorch_cpu needs cudart and cupti, which lie beside torch in nvidia/*/lib.
 file(GLOB WEFT_NVIDIA_LIBS "${WEFT_LIBTORCH}/../nvidia/*/lib")
+# The OpenMP run-time that torch brings: a second one beside it would double the threads.
+file(GLOB WEFT_GOMP "${WEFT_LIBTORCH}/lib/libgomp*.so*")
+if(NOT WEFT_GOMP)  # a build that uses the system's
+  set(WEFT_GOMP gomp)
+endif()
 
 add_library(libtorch INTERFACE)
 target_include_directories(libtorch SYSTEM INTERFACE ${WEFT_LIBTORCH}/include
@@ -14,7 +19,7 @@ target_include_directories(libtorch SYSTEM INTERFACE ${WEFT_LIBTORCH}/include
 target_compile_definitions(libtorch INTERFACE FMT_HEADER_ONLY)
 target_compile_options(libtorch INTERFACE -fopenmp)  # at::parallel_for is inline: without it, silently serial
 target_link_libraries(libtorch INTERFACE ${WEFT_LIBTORCH}/lib/libtorch_cpu.so ${WEFT_LIBTORCH}/lib/libc10.so
-                                         ${WEFT_LIBTORCH}/lib/libgomp.so.1)
+                                         ${WEFT_GOMP})
 foreach(dir ${WEFT_LIBTORCH}/lib ${WEFT_NVIDIA_LIBS})
   target_link_options(libtorch INTERFACE -Wl,-rpath,${dir} -Wl,-rpath-link,${dir})
 endforeach()

@@ -1,0 +1,41 @@
+# The few commands of everyday work; CMakePresets.json holds the build's settings. PRESET=debug or asan builds and
+# tests another variant, in build-debug or build-asan.
+PRESET ?= release
+BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
+JOBS ?= $(shell nproc)
+SOURCES = $(shell git ls-files '*.cpp' '*.h')
+
+.PHONY: help setup build test demo format tidy clean
+
+help:  ## show this
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup:  ## install what the build needs: Debian packages, libtorch
+	@scripts/setup
+
+# set-up touches this file only when it chooses another libtorch; ninja itself sees changes of CMakeLists.txt
+.deps/libtorch.path: setup
+	@:
+
+$(BUILD)/build.ninja: .deps/libtorch.path CMakePresets.json
+	@echo "cmake: configuring $(BUILD)"
+	@cmake --preset $(PRESET) -DWEFT_LIBTORCH="$$(cat .deps/libtorch.path)" --log-level=WARNING >/dev/null
+
+build: $(BUILD)/build.ninja  ## build build/weft (PRESET=debug, asan: another variant)
+	@cmake --build $(BUILD) --parallel $(JOBS) --target weft
+
+test: $(BUILD)/build.ninja  ## build everything and run every test
+	@cmake --build $(BUILD) --parallel $(JOBS)
+	@ctest --preset $(PRESET)
+
+demo: build  ## train a small model on real text and let it write
+	@scripts/demo
+
+format:  ## lay out every source by .clang-format
+	@clang-format -i $(SOURCES)
+
+tidy: $(BUILD)/build.ninja  ## run clang-tidy over what needs no torch
+	@git ls-files 'weft/base/*.cpp' 'weft/data/*.cpp' 'apps/*.cpp' | xargs -P $(JOBS) -n 1 clang-tidy -p $(BUILD) --quiet
+
+clean:  ## remove what was built (.deps and runs stay)
+	@rm -rf build build-debug build-asan
