@@ -1,0 +1,54 @@
+#include "weft/commands/load_model.h"
+
+#include <fmt/format.h>
+
+#include "weft/base/error.h"
+#include "weft/checkpoint/checkpoint.h"
+#include "weft/checkpoint/hf_config.h"
+#include "weft/checkpoint/hf_weights.h"
+
+namespace weft {
+namespace {
+
+LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& checkpoint, at::ScalarType dtype) {
+  std::vector<std::string> warnings;
+  Config config = load_config(run_dir + "/config.toml", {}, &warnings);
+  resolve(&config);
+  LoadedModel model;
+  model.decoder = std::make_unique<Decoder>(config.model, dtype);
+  load_weights(env, checkpoint, model.decoder->params());
+  model.opens_documents = config.data.document_mask;
+  if (env.exists(run_dir + "/tokenizer.json")) model.tokenizer_path = run_dir + "/tokenizer.json";
+  return model;
+}
+
+}  // namespace
+
+std::unique_ptr<Decoder> load_hf_model(Env& env, const std::string& dir, at::ScalarType dtype) {
+  ModelConfig config = model_from_hf(env, dir);
+  resolve(&config);
+  auto decoder = std::make_unique<Decoder>(config, dtype);
+  load_hf_weights(env, dir, decoder->params());
+  return decoder;
+}
+
+LoadedModel load_model(Env& env, const std::string& path, at::ScalarType dtype) {
+  if (env.exists(path + "/config.json")) {
+    LoadedModel model;
+    model.decoder = load_hf_model(env, path, dtype);
+    if (env.exists(path + "/tokenizer.json")) model.tokenizer_path = path + "/tokenizer.json";
+    return model;
+  }
+  if (env.exists(path + "/index.json")) return load_run(env, path + "/../..", open_checkpoint(env, path), dtype);
+  if (!env.exists(path + "/config.toml"))
+    fail("{} is no model: it has neither config.toml (a run directory), nor index.json (a checkpoint), nor config.json "
+         "(a HuggingFace folder)",
+         path);
+  const auto checkpoint = find_checkpoint(env, path + "/checkpoints", [](const std::string& warning) {
+    fmt::print(stderr, "weft: warning: {}\n", warning);
+  });
+  if (!checkpoint) fail("{} has no checkpoint yet: train first", path);
+  return load_run(env, path, *checkpoint, dtype);
+}
+
+}  // namespace weft

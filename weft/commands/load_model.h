@@ -1,0 +1,26 @@
+// A trained or imported model, opened for use.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "weft/base/env.h"
+#include "weft/data/tokenizer.h"
+#include "weft/nn/decoder.h"
+
+namespace weft {
+
+struct LoadedModel {
+  std::unique_ptr<Decoder> decoder;
+  std::string tokenizer_path;  // empty: it came without one
+  bool opens_documents = false;  // trained so that the end-of-text token opens a document
+};
+
+/// `path` is a run directory, a checkpoint in one, or a HuggingFace folder; Error says what was looked for if none.
+LoadedModel load_model(Env& env, const std::string& path, at::ScalarType dtype);
+
+/// A HuggingFace folder alone.
+std::unique_ptr<Decoder> load_hf_model(Env& env, const std::string& dir, at::ScalarType dtype);
+
+}  // namespace weft

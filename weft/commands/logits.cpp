@@ -1,0 +1,70 @@
+// weft logits: logits, loss and gradients of a HuggingFace folder, to compare with another tool's.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "weft/base/error.h"
+#include "weft/base/safetensors.h"
+#include "weft/checkpoint/tensor_io.h"
+#include "weft/commands/command.h"
+#include "weft/commands/load_model.h"
+#include "weft/entry.h"
+#include "weft/train/process.h"
+
+namespace weft {
+namespace {
+
+// input_ids [batch, seq] as one flat micro-batch of `batch` documents; the last token of each has no target.
+MicroBatch batch_of(const at::Tensor& ids) {
+  const int64_t rows = ids.size(0), length = ids.size(1);
+  at::Tensor labels = at::full({rows, length}, kIgnoredLabel, at::kLong);
+  if (length > 1) labels.narrow(1, 0, length - 1).copy_(ids.narrow(1, 1, length - 1));
+  MicroBatch batch{ids.reshape({-1}), labels.view({-1}), at::arange(length, at::kLong).repeat({rows}),
+                   at::arange(rows * length, at::kLong), {}};
+  for (int64_t row = 0; row <= rows; ++row) batch.cu_seqlens.push_back(row * length);
+  return batch;
+}
+
+at::Tensor read_input_ids(Env& env, const std::string& path, int64_t vocab) {
+  const SafetensorsFile file(env, path);
+  const at::Tensor ids = read_tensor(file, "input_ids").to(at::kLong);
+  if (ids.dim() != 2 || ids.numel() == 0)
+    fail("{}: input_ids must be [batch, seq] with at least one token, not {}", path, fmt::format("{}", fmt::join(ids.sizes(), " x ")));
+  const int64_t low = ids.min().item<int64_t>(), high = ids.max().item<int64_t>();
+  if (low < 0 || high >= vocab)
+    fail("{}: input_ids has {}, outside the vocabulary of {}", path, low < 0 ? low : high, vocab);
+  return ids;
+}
+
+int logits(const LogitsOptions& options) {
+  set_up_process(options.threads);
+  Env& env = Env::system();
+  const auto decoder = load_hf_model(env, options.hf_dir, options.dtype == "fp64" ? at::kDouble : at::kFloat);
+  const at::Tensor ids = read_input_ids(env, options.input, decoder->model().vocab_size);
+  const MicroBatch batch = batch_of(ids);
+  const int64_t targets = ids.size(0) * (ids.size(1) - 1);
+  const double normaliser = targets > 0 ? 1.0 / double(targets) : 0;
+
+  std::vector<std::pair<std::string, at::Tensor>> results;
+  results.emplace_back("logits", decoder->logits(batch).view({ids.size(0), ids.size(1), -1}));
+  const double loss = options.grad ? decoder->forward_backward(batch, normaliser, {}, 0, 0)
+                                   : decoder->loss(batch, normaliser, 0);
+  results.emplace_back("loss", at::full({1}, loss, results[0].second.options()));
+  if (options.grad)
+    for (const Param* param : decoder->params()) results.emplace_back("grad." + param->name(), param->grad());
+
+  std::vector<TensorToWrite> tensors;
+  for (auto& [name, tensor] : results) tensors.push_back(tensor_to_write(name, tensor));
+  const std::string partial = options.output + ".partial";
+  write_safetensors(env, partial, tensors);
+  env.rename(partial, options.output);
+  fmt::print("{}: {} x {} tokens, loss {:.10g}, {} tensors\n", options.output, ids.size(0), ids.size(1), loss,
+             tensors.size());
+  return 0;
+}
+
+}  // namespace
+}  // namespace weft
+
+int weft_logits(const weft::LogitsOptions& options) {
+  return weft::guarded([&] { return weft::logits(options); });
+}

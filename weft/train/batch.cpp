@@ -1,0 +1,51 @@
+#include "weft/train/batch.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+MicroBatch make_micro_batch(const SampleSource& source, int64_t first, int64_t count, int64_t index_base,
+                            const BatchOptions& options) {
+  const int64_t length = options.seq_len, tokens = count * length;
+  const auto column = [&] { return at::empty({tokens}, at::kLong); };
+  MicroBatch batch{column(), column(), column(), at::arange(index_base, index_base + tokens, at::kLong), {}};
+  int64_t* token = batch.tokens.data_ptr<int64_t>();
+  int64_t* label = batch.labels.data_ptr<int64_t>();
+  int64_t* position = batch.positions.data_ptr<int64_t>();
+  std::vector<int64_t> window(size_t(length) + 1);
+  for (int64_t s = 0; s < count; ++s) {
+    source.read(first + s, window);
+    for (int64_t i = 0; i < length; ++i) {
+      const int64_t t = s * length + i;
+      token[t] = window[size_t(i)];
+      label[t] = window[size_t(i) + 1];
+      const bool opens = i == 0 || token[t] == options.separator;
+      position[t] = opens ? 0 : position[t - 1] + 1;
+      if (opens) batch.cu_seqlens.push_back(t);
+    }
+  }
+  batch.cu_seqlens.push_back(tokens);
+  return batch;
+}
+
+}  // namespace
+
+std::vector<MicroBatch> make_micro_batches(const SampleSource& source, int64_t first, int64_t count,
+                                           const BatchOptions& options) {
+  std::vector<MicroBatch> batches;
+  for (int64_t done = 0; done < count; done += options.micro_batch)
+    batches.push_back(make_micro_batch(source, first + done, std::min(options.micro_batch, count - done),
+                                       done * options.seq_len, options));
+  return batches;
+}
+
+int64_t count_targets(const std::vector<MicroBatch>& batches) {
+  int64_t targets = 0;
+  for (const MicroBatch& batch : batches) targets += (batch.labels >= 0).sum().item<int64_t>();
+  return targets;
+}
+
+}  // namespace weft

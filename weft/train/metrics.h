@@ -1,0 +1,27 @@
+// metrics.jsonl: one JSON object a step, appended as the step ends.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "weft/base/env.h"
+
+namespace weft {
+
+class MetricsFile {
+ public:
+  /// Opens RUN/metrics.jsonl and drops what lies after `last_step`: lines of steps that a restart will run again,
+  /// and a line torn by a crash.
+  MetricsFile(Env& env, const std::string& run_dir, int64_t last_step);
+
+  void append(const nlohmann::ordered_json& line);
+  const std::vector<nlohmann::ordered_json>& lines() const { return lines_; }  // of the whole run
+
+ private:
+  std::unique_ptr<WritableFile> file_;
+  std::vector<nlohmann::ordered_json> lines_;
+};
+
+}  // namespace weft

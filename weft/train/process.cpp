@@ -1,0 +1,73 @@
+#include "weft/train/process.h"
+
+#include <ATen/Parallel.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <thread>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+volatile std::sig_atomic_t stop_flag = 0;
+
+void on_stop_signal(int signal) {
+  stop_flag = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+}  // namespace
+
+void set_up_process(int64_t threads) {
+  at::set_num_threads(threads > 0 ? int(threads) : std::max(1, int(std::thread::hardware_concurrency())));
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+void catch_stop_signals() {
+  std::signal(SIGINT, on_stop_signal);
+  std::signal(SIGTERM, on_stop_signal);
+}
+
+bool stop_requested() { return stop_flag != 0; }
+
+int64_t resident_bytes() {
+  int64_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+int64_t writable_bytes(const std::string& dir) {
+  constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+  struct statvfs disk;
+  rlimit limit;
+  const int64_t available = statvfs(dir.c_str(), &disk) == 0 ? int64_t(disk.f_bavail * disk.f_frsize) : kUnknown;
+  const bool limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return limited ? std::min(available, int64_t(limit.rlim_cur)) : available;
+}
+
+RunLock::RunLock(const std::string& run_dir) {
+  const std::string path = run_dir + "/.lock";
+  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail("cannot write in the run directory {}: {}", run_dir, std::strerror(errno));
+  if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    close(fd_);
+    fail("another process is training in {}: wait for it, or choose another log.run_dir", run_dir);
+  }
+}
+
+RunLock::~RunLock() { close(fd_); }
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+// What a run asks of its process: threads, memory, signals, sole use of its directory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace weft {
+
+/// Sets the thread count (0: all cores) and keeps freed memory in the process: a fresh 32 MB buffer would
+/// otherwise cost 8,000 page faults every time.
+void set_up_process(int64_t threads);
+
+/// From now on the first SIGINT or SIGTERM only sets a flag; a second one ends the process as usual.
+void catch_stop_signals();
+bool stop_requested();
+
+int64_t resident_bytes();
+
+/// Bytes that one new file in `dir` can take: what the file system has free, within the process's file size limit.
+int64_t writable_bytes(const std::string& dir);
+
+/// Holds RUN/.lock: two runs in one directory would overwrite each other's files. Freed when the process ends.
+class RunLock {
+ public:
+  /// Throws Error if another process holds it.
+  explicit RunLock(const std::string& run_dir);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+
+ private:
+  int fd_;
+};
+
+}  // namespace weft

@@ -1,0 +1,262 @@
+#include "weft/train/trainer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "weft/base/error.h"
+#include "weft/checkpoint/hf_weights.h"
+#include "weft/data/bigram.h"
+#include "weft/data/tokenizer.h"
+#include "weft/ops/cross_entropy.h"
+#include "weft/optim/schedule.h"
+#include "weft/train/flops.h"
+#include "weft/train/process.h"
+#include "weft/train/summary.h"
+
+namespace weft {
+namespace {
+
+std::string checkpoint_root(const Config& config) { return config.log.run_dir + "/checkpoints"; }
+
+// 1234567 -> "1.23M"
+std::string short_number(double value) {
+  for (const char* unit : {"", "k", "M", "G", "T"}) {
+    if (std::abs(value) < 1000) return fmt::format("{:.3g}{}", value, unit);
+    value /= 1000;
+  }
+  return fmt::format("{:.3g}P", value);
+}
+
+std::string duration(double seconds) {
+  const auto s = int64_t(seconds);
+  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+// vocab_size = 0 means the tokenizer's; a smaller one than the tokenizer's cannot embed its tokens.
+void settle_vocabulary(Config* config, const Tokenizer* tokenizer) {
+  int64_t& vocab = config->model.vocab_size;
+  if (vocab == 0 && !tokenizer)
+    fail("model.vocab_size is not set and there is no data.tokenizer to take it from: set one of them");
+  if (vocab == 0) vocab = tokenizer->vocab_size();
+  if (tokenizer && vocab < tokenizer->vocab_size())
+    fail("model.vocab_size = {} is smaller than the vocabulary of {} ({}): raise it, or leave it out", vocab,
+         config->data.tokenizer, tokenizer->vocab_size());
+}
+
+}  // namespace
+
+Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env), guard_(config_.train) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!config_.data.tokenizer.empty())
+    tokenizer = std::make_unique<Tokenizer>(Tokenizer::load(config_.data.tokenizer, env_));
+  settle_vocabulary(&config_, tokenizer.get());
+  train_data_ = open_train(config_);
+  valid_data_ = open_valid(config_);
+  batch_options_ = {.seq_len = config_.train.seq_len, .micro_batch = config_.train.micro_batch};
+  if (config_.data.document_mask && tokenizer) batch_options_.separator = tokenizer->eos_id().value_or(-1);
+
+  decoder_ = std::make_unique<Decoder>(config_.model, config_.precision.compute == "fp64" ? at::kDouble : at::kFloat);
+  optimizer_ = std::make_unique<AdamW>(config_.optim, decoder_->units());
+
+  env_.create_dirs(config_.log.run_dir);
+  lock_ = std::make_unique<RunLock>(config_.log.run_dir);
+  check_room_for_checkpoint();
+  resume();
+  write_file_atomically(env_, config_.log.run_dir + "/config.toml", to_toml(config_));
+  if (tokenizer)
+    write_file_atomically(env_, config_.log.run_dir + "/tokenizer.json", env_.read(config_.data.tokenizer));
+  metrics_ = std::make_unique<MetricsFile>(env_, config_.log.run_dir, step_);
+  flops_per_token_ = model_flops_per_token(*decoder_, config_.train.seq_len);
+  peak_flops_ = gemm_peak(env_, decoder_->units().front()->dtype());
+  fmt::print("{} parameters, {} layers, vocabulary {}; {} training sequences of {} tokens{}; {} threads, GEMM peak "
+             "{}FLOP/s\n",
+             short_number(double(decoder_->numel())), config_.model.n_layers, config_.model.vocab_size,
+             train_data_->size(), config_.train.seq_len,
+             valid_data_ ? fmt::format(", {} for validation", valid_data_->size()) : std::string(),
+             at::get_num_threads(), short_number(peak_flops_));
+}
+
+void Trainer::check_room_for_checkpoint() const {
+  const int64_t needed = 3 * decoder_->numel() * decoder_->units().front()->weights().element_size();
+  const int64_t room = writable_bytes(config_.log.run_dir);
+  if (room < needed)
+    fail("{}: a checkpoint takes {}B and only {}B can be written there (free space, or the file size limit): free some, "
+         "or choose another log.run_dir",
+         config_.log.run_dir, short_number(double(needed)), short_number(double(room)));
+}
+
+std::vector<StateTensor> Trainer::state_tensors() const {
+  std::vector<StateTensor> tensors;
+  for (const Param* param : decoder_->params()) {
+    tensors.push_back({kWeight, param, param->weight()});
+    tensors.push_back({"exp_avg", param, optimizer_->exp_avg(*param)});
+    tensors.push_back({"exp_avg_sq", param, optimizer_->exp_avg_sq(*param)});
+  }
+  return tensors;
+}
+
+void Trainer::resume() {
+  std::optional<Checkpoint> checkpoint;
+  if (config_.checkpoint.resume)
+    checkpoint = find_checkpoint(env_, checkpoint_root(config_),
+                                 [](const std::string& warning) { fmt::print(stderr, "weft: warning: {}\n", warning); });
+  if (!checkpoint) {
+    if (config_.model.from_hf.empty())
+      decoder_->initialise(uint64_t(config_.train.seed));
+    else
+      load_hf_weights(env_, config_.model.from_hf, decoder_->params());
+    return;
+  }
+  load_checkpoint(env_, *checkpoint, state_tensors());
+  step_ = saved_step_ = checkpoint->step;
+  updates_ = checkpoint->state.at("updates").get<int64_t>();
+  tokens_ = checkpoint->state.at("tokens").get<int64_t>();
+  guard_.restore(checkpoint->state.at("guard"));
+  fmt::print("resuming after step {} from {}\n", step_, checkpoint->dir);
+}
+
+void Trainer::save() {
+  const nlohmann::json state = {
+      {"updates", updates_}, {"tokens", tokens_}, {"guard", guard_.state()}, {"config", to_toml(config_)}};
+  save_checkpoint(env_, checkpoint_root(config_), step_, state, state_tensors(), config_.checkpoint.keep_last);
+  saved_step_ = step_;
+}
+
+void Trainer::save_or_warn() {
+  try {
+    save();
+  } catch (const Error& error) {
+    status_.print(fmt::format("weft: warning: {}; training goes on and tries again at the next save", error.what()));
+  }
+}
+
+Trainer::StepResult Trainer::train_step() {
+  StepResult result;
+  const int64_t first = step_ * config_.train.global_batch;
+  const auto batches = make_micro_batches(*train_data_, first, config_.train.global_batch, batch_options_);
+  result.targets = count_targets(batches);
+  result.lr = learning_rate(config_.optim, updates_ + 1);
+  if (result.targets == 0) {
+    result.problem = "the batch has no targets";
+    return result;
+  }
+  decoder_->zero_grad();
+  const CrossEntropyOptions loss{.z_loss = config_.train.z_loss, .chunk = config_.memory.loss_chunk};
+  for (const MicroBatch& batch : batches)
+    result.loss += decoder_->forward_backward(batch, 1.0 / double(result.targets), loss,
+                                              uint64_t(config_.train.seed), step_ + 1);
+  result.grad_norm = gradient_norm(decoder_->units());
+  result.problem = guard_.check(result.loss, result.grad_norm);
+  if (!result.problem.empty()) return result;
+  optimizer_->step(updates_ + 1, result.lr, clip_coefficient(result.grad_norm, config_.optim.clip_norm));
+  ++updates_;
+  return result;
+}
+
+int64_t Trainer::eval_sequences() const {
+  const int64_t asked = config_.train.eval_sequences;
+  return asked > 0 ? std::min(asked, valid_data_->size()) : valid_data_->size();
+}
+
+double Trainer::evaluate() {
+  const int64_t sequences = eval_sequences();
+  double sum = 0;
+  int64_t targets = 0;
+  for (int64_t done = 0; done < sequences; done += config_.train.micro_batch) {
+    const int64_t count = std::min(config_.train.micro_batch, sequences - done);
+    const auto batches = make_micro_batches(*valid_data_, done, count, batch_options_);
+    for (const MicroBatch& batch : batches) sum += decoder_->loss(batch, 1.0, config_.memory.loss_chunk);
+    targets += count_targets(batches);
+  }
+  return targets > 0 ? sum / double(targets) : 0;
+}
+
+double Trainer::baseline() {
+  if (!baseline_) {
+    std::vector<std::vector<int64_t>> windows(size_t(eval_sequences()));
+    for (size_t i = 0; i < windows.size(); ++i) {
+      windows[i].resize(size_t(config_.train.seq_len) + 1);
+      valid_data_->read(int64_t(i), windows[i]);
+    }
+    baseline_ = bigram_loss(*train_data_, config_.train.seq_len, windows, config_.model.vocab_size).nats;
+  }
+  return *baseline_;
+}
+
+void Trainer::handle_bad_step(const StepResult& result) {
+  const std::string what = fmt::format("step {}: {}", step_, result.problem);
+  if (result.targets > 0 && config_.train.on_bad_step == "stop")
+    fail("{}; stopped before the update (train.on_bad_step = \"stop\")", what);
+  if (guard_.consecutive_bad() > config_.train.max_skips)
+    fail("{}; {} steps in a row could not be applied (train.max_skips = {}): lower optim.lr, or look at the data", what,
+         guard_.consecutive_bad(), config_.train.max_skips);
+  status_.print(fmt::format("{}: the update is skipped", what));
+}
+
+void Trainer::report(const StepResult& result, double seconds, double valid_loss) {
+  const int64_t step_tokens = config_.train.global_batch * config_.train.seq_len;
+  const double rate = double(step_tokens) / seconds, mfu = rate * flops_per_token_ / peak_flops_;
+  nlohmann::ordered_json line = {{"step", step_},      {"loss", result.loss},
+                                 {"grad_norm", result.grad_norm}, {"lr", result.lr},
+                                 {"tokens", tokens_},  {"targets", result.targets},
+                                 {"tokens_per_s", rate}, {"step_s", seconds},
+                                 {"mfu", mfu},         {"rss_mb", double(resident_bytes()) / 1e6}};
+  if (!result.problem.empty()) line["skipped"] = result.problem;
+  if (!std::isnan(valid_loss)) line["valid_loss"] = valid_loss;
+  metrics_->append(line);
+
+  mean_step_seconds_ = mean_step_seconds_ == 0 ? seconds : 0.9 * mean_step_seconds_ + 0.1 * seconds;
+  if (step_ % config_.log.every != 0 && step_ != config_.train.steps) return;
+  status_.update(fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3g}  {} tok/s  MFU {:.0f}%  {:.0f} MB  "
+                             "ETA {}",
+                             step_, config_.train.steps, result.loss, result.lr, result.grad_norm, short_number(rate),
+                             100 * mfu, line["rss_mb"].get<double>(),
+                             duration(mean_step_seconds_ * double(config_.train.steps - step_))));
+}
+
+bool Trainer::run() {
+  if (step_ >= config_.train.steps) fmt::print("step {} of {} is done already\n", step_, config_.train.steps);
+  while (step_ < config_.train.steps && !stop_requested()) {
+    const auto begin = std::chrono::steady_clock::now();
+    const StepResult result = train_step();
+    ++step_;
+    tokens_ += config_.train.global_batch * config_.train.seq_len;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+
+    const bool last = step_ == config_.train.steps;
+    const int64_t eval_every = config_.train.eval_every;
+    double valid_loss = std::nan("");
+    if (valid_data_ && (last || (eval_every > 0 && step_ % eval_every == 0))) {
+      valid_loss = evaluate();
+      std::string text = fmt::format("step {}  validation loss {:.4f}", step_, valid_loss);
+      if (config_.log.bigram_baseline)
+        text += fmt::format("  (interpolated bigram {:.4f}: {:+.4f})", baseline(), valid_loss - baseline());
+      status_.print(text);
+    }
+    report(result, seconds, valid_loss);
+    if (!result.problem.empty()) handle_bad_step(result);
+    const int64_t save_every = config_.checkpoint.save_every;
+    if (save_every > 0 && step_ % save_every == 0) save_or_warn();
+  }
+  const bool done = step_ >= config_.train.steps;
+  if (step_ > saved_step_ && (!done || config_.checkpoint.save_final)) save();
+  status_.finish();
+  if (!done)
+    fmt::print("stopped after step {}, saved in {}: the same command continues\n", step_, checkpoint_root(config_));
+  finish();
+  return done;
+}
+
+void Trainer::finish() {
+  if (!config_.log.plot || metrics_->lines().empty()) return;
+  const std::optional<double> bigram =
+      config_.log.bigram_baseline && valid_data_ ? std::optional(baseline()) : std::nullopt;
+  write_summary(env_, config_, metrics_->lines(), bigram);
+}
+
+}  // namespace weft

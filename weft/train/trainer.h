@@ -1,0 +1,73 @@
+// The training loop of one run: data, model, optimizer, guard, checkpoints, metrics.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/base/config.h"
+#include "weft/base/env.h"
+#include "weft/base/progress.h"
+#include "weft/checkpoint/checkpoint.h"
+#include "weft/data/sampler.h"
+#include "weft/nn/decoder.h"
+#include "weft/optim/adamw.h"
+#include "weft/train/batch.h"
+#include "weft/train/guard.h"
+#include "weft/train/metrics.h"
+#include "weft/train/process.h"
+
+namespace weft {
+
+class Trainer {
+ public:
+  /// Opens everything, initialises or resumes. `config` is resolved except for a vocab_size taken from the tokenizer.
+  /// Throws Error before anything in the run directory is changed where the input is at fault.
+  Trainer(Config config, Env& env);
+
+  /// Trains to train.steps, or until SIGINT or SIGTERM, then saves. Returns whether all steps are done.
+  bool run();
+
+ private:
+  struct StepResult {
+    double loss = 0, grad_norm = 0, lr = 0;
+    int64_t targets = 0;
+    std::string problem;  // why the update was not applied; empty: it was
+  };
+
+  void resume();
+  StepResult train_step();
+  double evaluate();  // mean loss per target over the validation sequences
+  void report(const StepResult& result, double seconds, double valid_loss);
+  void handle_bad_step(const StepResult& result);
+  void check_room_for_checkpoint() const;
+  void save();
+  void save_or_warn();  // a full disk must not end a run that may find room at the next save
+  void finish();  // plot and summary
+  std::vector<StateTensor> state_tensors() const;
+  int64_t eval_sequences() const;
+  double baseline();  // an interpolated bigram's loss on the same sequences
+
+  Config config_;
+  Env& env_;
+  std::unique_ptr<RunLock> lock_;
+  BatchOptions batch_options_;
+  std::unique_ptr<SampleSource> train_data_, valid_data_;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<AdamW> optimizer_;
+  StepGuard guard_;
+  std::unique_ptr<MetricsFile> metrics_;
+  StatusLine status_;
+
+  int64_t step_ = 0;     // done, applied or not
+  int64_t updates_ = 0;  // applied
+  int64_t tokens_ = 0;   // seen
+  int64_t saved_step_ = -1;
+  double peak_flops_ = 0, flops_per_token_ = 0;
+  double mean_step_seconds_ = 0;
+  std::optional<double> baseline_;
+};
+
+}  // namespace weft
