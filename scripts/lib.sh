@@ -2,6 +2,7 @@
 
 say() { echo "$(basename "$0"): $*"; }
 die() { echo "$(basename "$0"): $*" >&2; exit 1; }
+trap 'echo "$(basename "$0"): stopped at line $LINENO: $BASH_COMMAND" >&2' ERR
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
