@@ -14,6 +14,7 @@
 namespace weft {
 namespace {
 
+constexpr int64_t kMinVocabSize = 257, kMaxVocabSize = 1 << 24;
 constexpr int64_t kMinPairCount = 2;
 constexpr const char* kEndOfText = "<|endoftext|>";
 
@@ -192,7 +193,12 @@ std::string to_json(const Merger& merger, int32_t end_of_text) {
 
 }  // namespace
 
-BpeTrainer::BpeTrainer() : pretokenizer_({kGpt2Regex}, "GPT-2") {}
+BpeTrainer::BpeTrainer(int64_t vocab_size) : vocab_size_(vocab_size), pretokenizer_({kGpt2Regex}, "GPT-2") {
+  if (vocab_size < kMinVocabSize) {
+    fail("vocab-size {} is too small: 256 bytes and {} take {}", vocab_size, kEndOfText, kMinVocabSize);
+  }
+  if (vocab_size > kMaxVocabSize) fail("vocab-size {} is too large: {} at most", vocab_size, kMaxVocabSize);
+}
 
 void BpeTrainer::add_text(std::string_view text) {
   std::string word;
@@ -202,13 +208,12 @@ void BpeTrainer::add_text(std::string_view text) {
   });
 }
 
-TrainedTokenizer BpeTrainer::train(int64_t vocab_size) const {
-  if (vocab_size < 257) fail("vocab-size {} is too small: 256 bytes and {} need 257", vocab_size, kEndOfText);
+TrainedTokenizer BpeTrainer::train() const {
   if (word_counts_.empty()) fail("there is no text to train a tokenizer on: all inputs are empty");
   std::vector<std::pair<std::string_view, int64_t>> words(word_counts_.begin(), word_counts_.end());
   std::ranges::sort(words);
   Merger merger(words);
-  merger.run(vocab_size - 1);
+  merger.run(vocab_size_ - 1);
   const auto end_of_text = int32_t(merger.tokens().size());
   return {to_json(merger, end_of_text), int64_t(end_of_text) + 1};
 }

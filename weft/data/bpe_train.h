@@ -19,16 +19,18 @@ struct TrainedTokenizer {
 
 class BpeTrainer {
  public:
-  BpeTrainer();
+  /// Throws Error if vocab_size < 257: the bytes and the end of text.
+  explicit BpeTrainer(int64_t vocab_size);
   /// Counts the words of a text, which the GPT-2 regex finds. Memory grows with the distinct words only.
   void add_text(std::string_view text);
   int64_t distinct_words() const { return int64_t(word_counts_.size()); }
 
   /// Ids 0-255 are the bytes (in byte_level_order), then come the merges, and last "<|endoftext|>".
-  /// Throws Error if vocab_size < 257 or there are no words. A pair seen once is never merged.
-  TrainedTokenizer train(int64_t vocab_size) const;
+  /// A pair seen once is never merged. Throws Error if there are no words.
+  TrainedTokenizer train() const;
 
  private:
+  int64_t vocab_size_;
   PreTokenizer pretokenizer_;
   std::unordered_map<std::string, int64_t> word_counts_;
 };

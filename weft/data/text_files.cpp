@@ -46,7 +46,8 @@ TextFile probe(const std::string& path) {
     if (length == 0 && bad++ == 0) first_bad = at;
     at += std::max<size_t>(length, 1);
   }
-  if (bad * kMaxBadShare > text.size() + kMaxBadShare * 3) {  // the probe may end inside a character
+  // Three bad bytes may be a character that the probe's end cuts.
+  if (bad > 3 && bad * kMaxBadShare > text.size()) {
     fail("{}: not UTF-8 text: {} of its first {} bytes are not, byte {} first; convert it, say with iconv",
          path, bad, text.size(), first_bad);
   }
@@ -75,7 +76,8 @@ void check_writable(const std::string& path) {
   Env& env = Env::system();
   const fs::path parent = fs::path(path).parent_path();
   if (!parent.empty()) env.create_dirs(parent.string());
-  if (fs::is_directory(path)) fail("{} is a directory: name a file", path);
+  std::error_code error;
+  if (fs::is_directory(path, error)) fail("{} is a directory: name a file", path);
   env.create(path + ".tmp")->close();
   env.remove_all(path + ".tmp");
 }
