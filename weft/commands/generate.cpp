@@ -1,8 +1,8 @@
 // weft generate
+#include <cstdio>
+
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-
-#include <cstdio>
 
 #include "weft/base/error.h"
 #include "weft/commands/command.h"
@@ -14,11 +14,13 @@
 namespace weft {
 namespace {
 
-std::vector<int64_t> prompt_tokens(const GenerateOptions& options, const Tokenizer& tokenizer, bool opens_documents) {
+std::vector<int64_t> prompt_tokens(const GenerateOptions& options, const Tokenizer& tokenizer,
+                                   bool opens_documents) {
   std::vector<int64_t> tokens;
   if (const auto eos = tokenizer.eos_id(); opens_documents && eos) tokens.push_back(*eos);
   for (const int32_t id : tokenizer.encode(options.prompt)) tokens.push_back(id);
-  if (tokens.empty()) fail("the prompt is empty: this model needs at least one token to go on from (--prompt)");
+  if (tokens.empty())
+    fail("the prompt is empty: this model needs at least one token to go on from (--prompt)");
   return tokens;
 }
 
@@ -39,7 +41,8 @@ int generate(const GenerateOptions& options) {
   std::vector<KvCache> caches = model.decoder->make_caches(int64_t(tokens.size()) + options.max_tokens);
   StreamDecoder stream(tokenizer);
   for (int64_t i = 0; i < options.max_tokens; ++i) {
-    const int64_t next = sample_token(model.decoder->next_logits(at::tensor(tokens, at::kLong), caches), sampling, i);
+    const int64_t next =
+        sample_token(model.decoder->next_logits(at::tensor(tokens, at::kLong), caches), sampling, i);
     if (next == tokenizer.eos_id()) break;
     fmt::print("{}", stream.push(int32_t(next)));
     std::fflush(stdout);

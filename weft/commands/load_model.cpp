@@ -10,7 +10,8 @@
 namespace weft {
 namespace {
 
-LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& checkpoint, at::ScalarType dtype) {
+LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& checkpoint,
+                     at::ScalarType dtype) {
   std::vector<std::string> warnings;
   Config config = load_config(run_dir + "/config.toml", {}, &warnings);
   resolve(&config);
@@ -39,11 +40,14 @@ LoadedModel load_model(Env& env, const std::string& path, at::ScalarType dtype) 
     if (env.exists(path + "/tokenizer.json")) model.tokenizer_path = path + "/tokenizer.json";
     return model;
   }
-  if (env.exists(path + "/index.json")) return load_run(env, path + "/../..", open_checkpoint(env, path), dtype);
+  if (env.exists(path + "/index.json"))
+    return load_run(env, path + "/../..", open_checkpoint(env, path), dtype);
   if (!env.exists(path + "/config.toml"))
-    fail("{} is no model: it has neither config.toml (a run directory), nor index.json (a checkpoint), nor config.json "
-         "(a HuggingFace folder)",
-         path);
+    fail(
+        "{} is no model: it has neither config.toml (a run directory), nor index.json (a checkpoint), nor "
+        "config.json "
+        "(a HuggingFace folder)",
+        path);
   const auto checkpoint = find_checkpoint(env, path + "/checkpoints", [](const std::string& warning) {
     fmt::print(stderr, "weft: warning: {}\n", warning);
   });

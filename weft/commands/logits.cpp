@@ -1,6 +1,6 @@
 // weft logits: logits, loss and gradients of a HuggingFace folder, to compare with another tool's.
 #include <ATen/ATen.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "weft/base/error.h"
 #include "weft/base/safetensors.h"
@@ -18,8 +18,11 @@ MicroBatch batch_of(const at::Tensor& ids) {
   const int64_t rows = ids.size(0), length = ids.size(1);
   at::Tensor labels = at::full({rows, length}, kIgnoredLabel, at::kLong);
   if (length > 1) labels.narrow(1, 0, length - 1).copy_(ids.narrow(1, 1, length - 1));
-  MicroBatch batch{ids.reshape({-1}), labels.view({-1}), at::arange(length, at::kLong).repeat({rows}),
-                   at::arange(rows * length, at::kLong), {}};
+  MicroBatch batch{ids.reshape({-1}),
+                   labels.view({-1}),
+                   at::arange(length, at::kLong).repeat({rows}),
+                   at::arange(rows * length, at::kLong),
+                   {}};
   for (int64_t row = 0; row <= rows; ++row) batch.cu_seqlens.push_back(row * length);
   return batch;
 }
@@ -28,14 +31,15 @@ at::Tensor read_input_ids(Env& env, const std::string& path, int64_t vocab) {
   const SafetensorsFile file(env, path);
   const at::Tensor ids = read_tensor(file, "input_ids").to(at::kLong);
   if (ids.dim() != 2 || ids.numel() == 0)
-    fail("{}: input_ids must be [batch, seq] with at least one token, not {}", path, fmt::format("{}", fmt::join(ids.sizes(), " x ")));
+    fail("{}: input_ids must be [batch, seq] with at least one token, not {}", path,
+         fmt::join(ids.sizes(), " x "));
   const int64_t low = ids.min().item<int64_t>(), high = ids.max().item<int64_t>();
   if (low < 0 || high >= vocab)
     fail("{}: input_ids has {}, outside the vocabulary of {}", path, low < 0 ? low : high, vocab);
   return ids;
 }
 
-int logits(const LogitsOptions& options) {
+int write_logits(const LogitsOptions& options) {
   set_up_process(options.threads);
   Env& env = Env::system();
   const auto decoder = load_hf_model(env, options.hf_dir, options.dtype == "fp64" ? at::kDouble : at::kFloat);
@@ -66,5 +70,5 @@ int logits(const LogitsOptions& options) {
 }  // namespace weft
 
 int weft_logits(const weft::LogitsOptions& options) {
-  return weft::guarded([&] { return weft::logits(options); });
+  return weft::guarded([&] { return weft::write_logits(options); });
 }

@@ -86,7 +86,8 @@ double Decoder::forward_backward(const MicroBatch& batch, double normaliser, Cro
     outputs.push_back(layer->forward(inputs.back(), pass));
   }
   const at::Tensor head_input = leaf(outputs.back());
-  const CrossEntropyOutput head = cross_entropy(final_norm(head_input), *head_, batch.labels, normaliser, loss);
+  const CrossEntropyOutput head =
+      cross_entropy(final_norm(head_input), *head_, batch.labels, normaliser, loss);
 
   backward(head.total, at::ones_like(head.total));
   at::Tensor grad = head_input.grad();

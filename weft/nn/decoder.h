@@ -1,11 +1,12 @@
-// The decoder: embedding, layers, head; and the passes over a micro-batch. Each block is a small autograd graph of its
-// own, walked by plain code: forward keeps each block's input and output, backward takes the blocks in reverse.
+// The decoder: embedding, layers, head; and the passes over a micro-batch. Each block is a small autograd
+// graph of its own, walked by plain code: forward keeps each block's input and output, backward takes the
+// blocks in reverse.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "weft/base/config.h"
 #include "weft/nn/layers.h"
@@ -25,11 +26,11 @@ class Decoder {
 
   const ModelConfig& model() const { return model_; }
   const std::vector<std::unique_ptr<ParamUnit>>& units() const { return units_; }  // embedding, layers, head
-  std::vector<Param*> params() const;                                            // of all units, in order
+  std::vector<Param*> params() const;                                              // of all units, in order
   int64_t numel() const;
 
-  /// Adds the micro-batch's gradients and returns its share of the loss, normaliser * sum of token losses. `seed`
-  /// and `step` key the dropout; the logits' soft-cap is the model's.
+  /// Adds the micro-batch's gradients and returns its share of the loss, normaliser * sum of token losses.
+  /// `seed` and `step` key the dropout; the logits' soft-cap is the model's.
   double forward_backward(const MicroBatch& batch, double normaliser, CrossEntropyOptions loss, uint64_t seed,
                           int64_t step);
 
@@ -39,8 +40,8 @@ class Decoder {
   /// [tokens, vocab], without gradients.
   at::Tensor logits(const MicroBatch& batch);
 
-  /// Generation: empty caches for up to `capacity` tokens, and one step: appends `tokens` [n] of one sequence and
-  /// returns the logits [vocab] of the next.
+  /// Generation: empty caches for up to `capacity` tokens, and one step: appends `tokens` [n] of one sequence
+  /// and returns the logits [vocab] of the next.
   std::vector<KvCache> make_caches(int64_t capacity) const;
   at::Tensor next_logits(const at::Tensor& tokens, std::vector<KvCache>& caches);
 

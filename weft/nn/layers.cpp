@@ -1,19 +1,24 @@
 #include "weft/nn/layers.h"
 
+#include <cmath>
+
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-
-#include <cmath>
 
 #include "weft/ops/linear.h"
 
 namespace weft {
 namespace {
 
-std::string layer_name(int64_t layer, const char* part) { return fmt::format("model.layers.{}.{}", layer, part); }
+std::string layer_name(int64_t layer, const char* part) {
+  return fmt::format("model.layers.{}.{}", layer, part);
+}
 
-// Projections that write into the residual stream start smaller, so that its variance does not grow with depth.
-double residual_std(const ModelConfig& model) { return model.init_std / std::sqrt(2.0 * double(model.n_layers)); }
+// Projections that write into the residual stream start smaller, so that its variance does not grow with
+// depth.
+double residual_std(const ModelConfig& model) {
+  return model.init_std / std::sqrt(2.0 * double(model.n_layers));
+}
 
 NormOptions norm_options(const ModelConfig& model) { return {model.norm_eps, model.norm_unit_offset}; }
 
@@ -31,8 +36,10 @@ Param& declare_norm(const ModelConfig& model, ParamUnit& unit, const std::string
   return unit.add(spec);
 }
 
-Linear::Linear(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool bias, double std, bool column) {
-  const auto declare = [&](const std::string& name, std::vector<int64_t> shape, Init init, Placement placement) {
+Linear::Linear(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool bias, double std,
+               bool column) {
+  const auto declare = [&](const std::string& name, std::vector<int64_t> shape, Init init,
+                           Placement placement) {
     ParamSpec spec;
     spec.name = name;
     spec.shape = std::move(shape);
@@ -41,7 +48,8 @@ Linear::Linear(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool
     return &unit.add(spec);
   };
   for (const Part& part : parts)
-    weights_.push_back(declare(part.name + ".weight", {part.out, in}, {std, 0}, Placement::shard(column ? 0 : 1)));
+    weights_.push_back(
+        declare(part.name + ".weight", {part.out, in}, {std, 0}, Placement::shard(column ? 0 : 1)));
   if (!bias) return;
   const Placement placement = column ? Placement::shard(0) : Placement::replicate();
   for (const Part& part : parts) biases_.push_back(declare(part.name + ".bias", {part.out}, {}, placement));
@@ -83,7 +91,8 @@ Attention::Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit)
   options_.softcap = model.attn_softcap;
   if (model.qk_norm) {
     // Each tp rank norms its own heads with the same gain, so the gain's gradient is partial over tp too.
-    for (auto [param, name] : {std::pair{&q_norm_, "self_attn.q_norm.weight"}, {&k_norm_, "self_attn.k_norm.weight"}}) {
+    for (auto [param, name] :
+         {std::pair{&q_norm_, "self_attn.q_norm.weight"}, {&k_norm_, "self_attn.k_norm.weight"}}) {
       ParamSpec spec;
       spec.name = layer_name(layer, name);
       spec.shape = {model.head_dim};
@@ -111,26 +120,36 @@ at::Tensor Attention::attend_with_cache(const at::Tensor& qkv, KvCache& cache) c
   cache.k.narrow(0, cache.length, tokens).copy_(qkv.narrow(1, h, kv));
   cache.v.narrow(0, cache.length, tokens).copy_(qkv.narrow(1, h + kv, kv));
   cache.length += tokens;
-  return attention_forward(qkv.narrow(1, 0, h), cache.k, cache.v, {{0, tokens, 0, cache.length}}, options_).out;
+  return attention_forward(qkv.narrow(1, 0, h), cache.k, cache.v, {{0, tokens, 0, cache.length}}, options_)
+      .out;
 }
 
 Mlp::Mlp(const ModelConfig& model, int64_t layer, ParamUnit& unit)
     : gate_(model.activation == "silu" ? Gate::silu : Gate::gelu_tanh),
-      gate_up_(Linear::column(
-          unit, {{layer_name(layer, "mlp.gate_proj"), model.ffn_dim}, {layer_name(layer, "mlp.up_proj"), model.ffn_dim}},
-          model.dim, model.mlp_bias, model.init_std)),
+      gate_up_(Linear::column(unit,
+                              {{layer_name(layer, "mlp.gate_proj"), model.ffn_dim},
+                               {layer_name(layer, "mlp.up_proj"), model.ffn_dim}},
+                              model.dim, model.mlp_bias, model.init_std)),
       down_(Linear::row(unit, {layer_name(layer, "mlp.down_proj"), model.dim}, model.ffn_dim, model.mlp_bias,
                         residual_std(model))) {}
 
-at::Tensor Mlp::forward(const at::Tensor& x) const { return down_.forward(gated(gate_up_.forward(x), gate_)); }
+at::Tensor Mlp::forward(const at::Tensor& x) const {
+  return down_.forward(gated(gate_up_.forward(x), gate_));
+}
 
 DecoderLayer::DecoderLayer(const ModelConfig& model, int64_t layer, ParamUnit& unit)
-    : layer_(layer), dropout_(model.dropout), norm_options_(norm_options(model)),
-      attention_(model, layer, unit), mlp_(model, layer, unit) {
-  const auto norm = [&](const char* name) { return &declare_norm(model, unit, layer_name(layer, name), model.dim); };
+    : layer_(layer),
+      dropout_(model.dropout),
+      norm_options_(norm_options(model)),
+      attention_(model, layer, unit),
+      mlp_(model, layer, unit) {
+  const auto norm = [&](const char* name) {
+    return &declare_norm(model, unit, layer_name(layer, name), model.dim);
+  };
   const bool sandwich = model.norm_placement == "sandwich";
   input_norm_ = norm("input_layernorm");
-  // Llama's post_attention_layernorm stands before the MLP; with norms on both sides it really is after attention.
+  // Llama's post_attention_layernorm stands before the MLP; with norms on both sides it really is after
+  // attention.
   if (sandwich) post_attention_norm_ = norm("post_attention_layernorm");
   mlp_norm_ = norm(sandwich ? "pre_feedforward_layernorm" : "post_attention_layernorm");
   if (sandwich) post_mlp_norm_ = norm("post_feedforward_layernorm");

@@ -1,13 +1,14 @@
-// The layers of the decoder. Each declares its params in the unit it is given and computes its forward from ops; all
-// else (gradients, initialisation, checkpoints) follows from the declarations. Activations are [tokens, dim].
+// The layers of the decoder. Each declares its params in the unit it is given and computes its forward from
+// ops; all else (gradients, initialisation, checkpoints) follows from the declarations. Activations are
+// [tokens, dim].
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "weft/base/config.h"
 #include "weft/nn/micro_batch.h"
@@ -32,11 +33,12 @@ struct PassContext {
   bool training = false;  // dropout on
   uint64_t seed = 0;
   int64_t step = 0;
-  std::vector<KvCache>* caches = nullptr;  // generation: one per layer; the batch is one document's next tokens
+  std::vector<KvCache>* caches =
+      nullptr;  // generation: one per layer; the batch is one document's next tokens
 };
 
-/// Column linear: output features are split over tp. Several parts (q, k, v) lie side by side and take one GEMM.
-/// Row linear: input features are split over tp; its bias is added once, after the sum.
+/// Column linear: output features are split over tp. Several parts (q, k, v) lie side by side and take one
+/// GEMM. Row linear: input features are split over tp; its bias is added once, after the sum.
 class Linear {
  public:
   struct Part {
@@ -62,7 +64,8 @@ class Attention {
   at::Tensor forward(const at::Tensor& x, const PassContext& context) const;
 
  private:
-  // Appends this call's keys and values to the layer's cache and attends to all of it. qkv [tokens, heads, head_dim].
+  // Appends this call's keys and values to the layer's cache and attends to all of it. qkv [tokens, heads,
+  // head_dim].
   at::Tensor attend_with_cache(const at::Tensor& qkv, KvCache& cache) const;
 
   int64_t layer_, head_dim_;

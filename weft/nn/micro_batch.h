@@ -1,11 +1,11 @@
-// A micro-batch is flat: one row of tokens with document boundaries. This form covers packing, ragged batches and any
-// length; padding is tokens whose label is ignored.
+// A micro-batch is flat: one row of tokens with document boundaries. This form covers packing, ragged batches
+// and any length; padding is tokens whose label is ignored.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 namespace weft {
 

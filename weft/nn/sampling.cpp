@@ -1,11 +1,11 @@
 #include "weft/nn/sampling.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
+
+#include <ATen/ATen.h>
 
 #include "weft/base/philox.h"
 
@@ -22,7 +22,8 @@ int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, i
 
   size_t kept = options.top_k > 0 ? std::min(vocab, size_t(options.top_k)) : vocab;
   std::vector<double> weight(kept);
-  for (size_t i = 0; i < kept; ++i) weight[i] = std::exp((logit[order[i]] - logit[order[0]]) / options.temperature);
+  for (size_t i = 0; i < kept; ++i)
+    weight[i] = std::exp((logit[order[i]] - logit[order[0]]) / options.temperature);
   double total = std::accumulate(weight.begin(), weight.end(), 0.0);
   if (options.top_p < 1) {
     double sum = 0;

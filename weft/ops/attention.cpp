@@ -1,11 +1,11 @@
 #include "weft/ops/attention.h"
 
+#include <algorithm>
+#include <limits>
+
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-
-#include <algorithm>
-#include <limits>
 
 #include "weft/base/philox.h"
 #include "weft/ops/function.h"
@@ -75,8 +75,8 @@ at::Tensor scores(const at::Tensor& q_grouped, const at::Tensor& k_heads, const 
   return s.masked_fill_(forbidden(b, options, s.options()), -std::numeric_limits<double>::infinity());
 }
 
-// 1 / (1 - p) where a probability is kept, else 0: [n_kv_heads, group, queries, keys]. A key's global token index
-// picks the number, so the mask does not depend on how the micro-batch is laid out.
+// 1 / (1 - p) where a probability is kept, else 0: [n_kv_heads, group, queries, keys]. A key's global token
+// index picks the number, so the mask does not depend on how the micro-batch is laid out.
 at::Tensor dropout_mask(const Block& b, const AttentionOptions& options, const at::Tensor& index,
                         const at::TensorOptions& like) {
   const Dropout& d = options.dropout;
@@ -127,9 +127,12 @@ class Attention : public Op {
     const auto [dq, dk, dv] = parts(d_qkv);
     // Row sums of dP * P, taken from the output: sum_k P_k (dO . v_k) = dO . O.
     const at::Tensor delta = (d_out * out_.get().view(q.sizes())).sum(-1).t();  // [n_heads, tokens]
-    for_each_block(spans_, options_, [&](const Block& b) { block_backward(b, q, k, v, d_out, delta, dq, dk, dv); });
+    for_each_block(spans_, options_,
+                   [&](const Block& b) { block_backward(b, q, k, v, d_out, delta, dq, dk, dv); });
     return {d_qkv};
   }
+
+  size_t differentiable_outputs(size_t) const override { return 1; }  // not the log-sum-exp
 
  private:
   // qkv -> its q, k and v heads, as views.

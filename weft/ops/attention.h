@@ -1,11 +1,11 @@
-// Causal attention over a flat micro-batch: documents do not see each other, query heads share key/value heads in
-// groups (GQA), optionally within a sliding window and with soft-capped scores. Scores exist for one block of queries
-// at a time; backward recomputes them from the log-sum-exp (Dao et al. 2022).
+// Causal attention over a flat micro-batch: documents do not see each other, query heads share key/value
+// heads in groups (GQA), optionally within a sliding window and with soft-capped scores. Scores exist for one
+// block of queries at a time; backward recomputes them from the log-sum-exp (Dao et al. 2022).
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "weft/ops/dropout.h"
 
@@ -14,10 +14,10 @@ namespace weft {
 struct AttentionOptions {
   int64_t n_heads = 1;
   int64_t n_kv_heads = 1;
-  double scale = 1;     // scores are scale * q.k
-  int64_t window = 0;   // keys a query sees, itself included; 0: all before it
-  double softcap = 0;   // s -> softcap tanh(s / softcap); 0: off
-  Dropout dropout;      // of the probabilities
+  double scale = 1;    // scores are scale * q.k
+  int64_t window = 0;  // keys a query sees, itself included; 0: all before it
+  double softcap = 0;  // s -> softcap tanh(s / softcap); 0: off
+  Dropout dropout;     // of the probabilities
 };
 
 /// One document: its queries and its keys. The last query sees the last key, so with fewer queries than keys
@@ -36,7 +36,8 @@ struct AttentionOutput {
 AttentionOutput attention(const at::Tensor& qkv, const std::vector<int64_t>& cu_seqlens,
                           const AttentionOptions& options, const at::Tensor& index = {});
 
-/// The forward alone, with queries and keys apart. q [queries, n_heads, head_dim], k and v [keys, n_kv_heads, head_dim].
+/// The forward alone, with queries and keys apart. q [queries, n_heads, head_dim], k and v [keys, n_kv_heads,
+/// head_dim].
 AttentionOutput attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const std::vector<AttentionSpan>& spans, const AttentionOptions& options,
                                   const at::Tensor& index = {});

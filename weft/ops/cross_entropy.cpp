@@ -1,8 +1,8 @@
 #include "weft/ops/cross_entropy.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
+
+#include <ATen/ATen.h>
 
 #include "weft/base/error.h"
 #include "weft/ops/function.h"
@@ -23,13 +23,13 @@ class CrossEntropy : public Op {
     const at::Tensor& h = inputs[0];
     const int64_t tokens = h.size(0), vocab = head_.shape()[0];
     at::Tensor dh = recording ? at::empty_like(h) : at::Tensor();
-    const int64_t chunk = options_.chunk > 0 ? options_.chunk
-                                             : std::max<int64_t>(16, (16 << 20) / (vocab * h.element_size()));
+    const int64_t chunk =
+        options_.chunk > 0 ? options_.chunk : std::max<int64_t>(16, (16 << 20) / (vocab * h.element_size()));
     double loss = 0, z = 0;
     for (int64_t begin = 0; begin < tokens; begin += chunk) {
       const int64_t n = std::min(chunk, tokens - begin);
-      chunk_forward(h.narrow(0, begin, n), labels_.narrow(0, begin, n), recording ? dh.narrow(0, begin, n) : dh,
-                    &loss, &z);
+      chunk_forward(h.narrow(0, begin, n), labels_.narrow(0, begin, n),
+                    recording ? dh.narrow(0, begin, n) : dh, &loss, &z);
     }
     if (recording) dh_ = Saved(dh);
     const auto scalar = at::TensorOptions(at::kDouble);
@@ -43,8 +43,11 @@ class CrossEntropy : public Op {
     return {dh_.get()};
   }
 
+  size_t differentiable_outputs(size_t) const override { return 1; }  // not the reported loss
+
  private:
-  // Adds the chunk's sums of losses and of squared log-sum-exps; writes its dh and adds to the head's gradient.
+  // Adds the chunk's sums of losses and of squared log-sum-exps; writes its dh and adds to the head's
+  // gradient.
   void chunk_forward(const at::Tensor& h, const at::Tensor& labels, at::Tensor dh, double* loss, double* z) {
     const at::Tensor weight = head_.weight();
     at::Tensor x = at::mm(h, weight.t());
@@ -78,8 +81,8 @@ class CrossEntropy : public Op {
 
 }  // namespace
 
-CrossEntropyOutput cross_entropy(const at::Tensor& h, Param& head, const at::Tensor& labels, double normaliser,
-                                 const CrossEntropyOptions& options) {
+CrossEntropyOutput cross_entropy(const at::Tensor& h, Param& head, const at::Tensor& labels,
+                                 double normaliser, const CrossEntropyOptions& options) {
   const auto outputs = apply(std::make_shared<CrossEntropy>(head, labels, normaliser, options), {h});
   return {outputs[0], outputs[1]};
 }

@@ -1,5 +1,6 @@
-// The output projection fused with cross-entropy: logits exist for one chunk of tokens at a time, and their gradient is
-// made in the same pass, so full logits are never stored (and the head never needs recomputation).
+// The output projection fused with cross-entropy: logits exist for one chunk of tokens at a time, and their
+// gradient is made in the same pass, so full logits are never stored (and the head never needs
+// recomputation).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,20 +12,22 @@ namespace weft {
 constexpr int64_t kIgnoredLabel = -100;
 
 struct CrossEntropyOptions {
-  double softcap = 0;     // logits -> softcap tanh(logits / softcap); 0: off
-  double z_loss = 0;      // adds z_loss * log-sum-exp^2 per target (PaLM)
-  int64_t chunk = 0;      // tokens whose logits exist at once; 0: about 16 MB of them
+  double softcap = 0;  // logits -> softcap tanh(logits / softcap); 0: off
+  double z_loss = 0;   // adds z_loss * log-sum-exp^2 per target (PaLM)
+  int64_t chunk = 0;   // tokens whose logits exist at once; 0: about 16 MB of them
 };
 
 struct CrossEntropyOutput {
-  at::Tensor total;  // []: normaliser * (sum of token losses + z-losses); what backward starts from, with gradient 1
-  at::Tensor loss;   // [] fp64: normaliser * sum of token losses alone; not differentiable
+  at::Tensor
+      total;  // []: normaliser * (sum of token losses + z-losses); what backward starts from, with gradient 1
+  at::Tensor loss;  // [] fp64: normaliser * sum of token losses alone; not differentiable
 };
 
-/// h [tokens, dim], head [vocab, dim], labels [tokens] int64 (negative: ignored). `normaliser` is 1 / (targets of
-/// the whole global batch). When a backward follows, the head's weight gradient is added right here.
-CrossEntropyOutput cross_entropy(const at::Tensor& h, Param& head, const at::Tensor& labels, double normaliser,
-                                 const CrossEntropyOptions& options);
+/// h [tokens, dim], head [vocab, dim], labels [tokens] int64 (negative: ignored). `normaliser` is 1 /
+/// (targets of the whole global batch). When a backward follows, the head's weight gradient is added right
+/// here.
+CrossEntropyOutput cross_entropy(const at::Tensor& h, Param& head, const at::Tensor& labels,
+                                 double normaliser, const CrossEntropyOptions& options);
 
 /// The same head without the loss: [tokens, vocab]. Not differentiable.
 at::Tensor logits(const at::Tensor& h, Param& head, double softcap);

@@ -1,9 +1,10 @@
 #include "weft/ops/dropout.h"
 
+#include <xxhash.h>
+
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <xxhash.h>
 
 #include "weft/base/philox.h"
 #include "weft/ops/function.h"

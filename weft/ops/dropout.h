@@ -1,11 +1,11 @@
-// Dropout whose mask is f(key, global element index), with the key f(seed, step, site): the same mask in forward,
-// backward and recomputation and on any layout, with no generator state.
+// Dropout whose mask is f(key, global element index), with the key f(seed, step, site): the same mask in
+// forward, backward and recomputation and on any layout, with no generator state.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string_view>
+
+#include <ATen/core/Tensor.h>
 
 namespace weft {
 

@@ -23,7 +23,10 @@ struct OpFunction : torch::autograd::Function<OpFunction> {
                                std::shared_ptr<Op> op) {
     context->saved_data["op"] = c10::IValue::make_capsule(c10::make_intrusive<OpHolder>(op));
     context->set_materialize_grads(false);
-    return op->forward(inputs);
+    variable_list outputs = op->forward(inputs);
+    const auto plain = outputs.begin() + std::ptrdiff_t(op->differentiable_outputs(outputs.size()));
+    context->mark_non_differentiable({plain, outputs.end()});
+    return outputs;
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -66,7 +69,9 @@ std::vector<at::Tensor> apply(std::shared_ptr<Op> op, at::TensorList inputs) {
   return OpFunction::apply(inputs, anchor(), std::move(op));
 }
 
-void backward(const at::Tensor& output, const at::Tensor& grad) { torch::autograd::backward({output}, {grad}); }
+void backward(const at::Tensor& output, const at::Tensor& grad) {
+  torch::autograd::backward({output}, {grad});
+}
 
 at::Tensor as_tensor(Param& param) { return apply(std::make_shared<ParamTensor>(param), {})[0]; }
 

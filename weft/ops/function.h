@@ -1,19 +1,19 @@
-// The one bridge between Weft's ops and libtorch's autograd. An Op is an object with a forward, a backward and the
-// activations it keeps; apply() records it as one node. Parameters never pass through autograd: ops hold Param
-// pointers and add weight gradients themselves.
+// The one bridge between Weft's ops and libtorch's autograd. An Op is an object with a forward, a backward
+// and the activations it keeps; apply() records it as one node. Parameters never pass through autograd: ops
+// hold Param pointers and add weight gradients themselves.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "weft/param/param.h"
 
 namespace weft {
 
-/// An activation kept for backward. All ops keep activations through this type, so that what is kept can be counted
-/// and, by policy, recomputed or moved. Detached: a kept output must not own the node that keeps it.
+/// An activation kept for backward. All ops keep activations through this type, so that what is kept can be
+/// counted and, by policy, recomputed or moved. Detached: a kept output must not own the node that keeps it.
 class Saved {
  public:
   Saved() = default;
@@ -32,17 +32,22 @@ class Op {
   /// Gradients of the outputs (undefined: zero) to gradients of the inputs (undefined where there is none).
   virtual std::vector<at::Tensor> backward(at::TensorList grads) = 0;
 
+  /// How many outputs, the first ones, carry gradients; the others are plain results (a log-sum-exp, a loss to report).
+  virtual size_t differentiable_outputs(size_t outputs) const { return outputs; }
+
   bool recording = false;  // set by apply() before forward: will a backward follow?
 };
 
-/// Runs the op. With grad mode off nothing is kept. Inputs must be defined; outputs carry gradients even if no
-/// input does, since the weights behind the op need theirs.
+/// Runs the op. With grad mode off nothing is kept. Inputs must be defined; outputs carry gradients even if
+/// no input does, since the weights behind the op need theirs.
 std::vector<at::Tensor> apply(std::shared_ptr<Op> op, at::TensorList inputs);
 
-/// Starts a backward pass at `output` with gradient `grad`; gradients arrive in the leaves' .grad() and in the params.
+/// Starts a backward pass at `output` with gradient `grad`; gradients arrive in the leaves' .grad() and in
+/// the params.
 void backward(const at::Tensor& output, const at::Tensor& grad);
 
-/// A param as an ordinary autograd tensor, for layers written from ATen ops: its gradient lands where the others' do.
+/// A param as an ordinary autograd tensor, for layers written from ATen ops: its gradient lands where the
+/// others' do.
 at::Tensor as_tensor(Param& param);
 
 }  // namespace weft

@@ -33,7 +33,8 @@ class Linear : public Op {
   Saved x_;
 };
 
-// table_grad[ids[t]] += scale * dy[t], in token order for each element, so the same sum for any number of threads.
+// table_grad[ids[t]] += scale * dy[t], in token order for each element, so the same sum for any number of
+// threads.
 void add_rows(at::Tensor table_grad, const at::Tensor& ids, const at::Tensor& dy, double scale) {
   const int64_t tokens = ids.numel(), dim = dy.size(1);
   const int64_t* id = ids.const_data_ptr<int64_t>();
@@ -70,7 +71,8 @@ class Embedding : public Op {
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x, const std::vector<Param*>& weights, const std::vector<Param*>& biases) {
+at::Tensor linear(const at::Tensor& x, const std::vector<Param*>& weights,
+                  const std::vector<Param*>& biases) {
   return apply(std::make_shared<Linear>(weights, biases), {x})[0];
 }
 

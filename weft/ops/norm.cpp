@@ -34,7 +34,8 @@ class RmsNorm : public Op {
     const bool has_residual = inputs.size() == 2;
     const at::Tensor sum = has_residual ? inputs[0] + inputs[1] : inputs[0];
     if (recording) sum_ = Saved(sum);
-    std::vector<at::Tensor> outputs = {sum * inverse_rms(sum, options_.eps) * effective_gain(gain_, options_)};
+    std::vector<at::Tensor> outputs = {sum * inverse_rms(sum, options_.eps) *
+                                       effective_gain(gain_, options_)};
     if (has_residual) outputs.push_back(sum);
     return outputs;
   }
@@ -89,7 +90,8 @@ class QkNorm : public Op {
 
 }  // namespace
 
-NormOutput rms_norm(const at::Tensor& x, Param& gain, const NormOptions& options, const at::Tensor& residual) {
+NormOutput rms_norm(const at::Tensor& x, Param& gain, const NormOptions& options,
+                    const at::Tensor& residual) {
   const auto op = std::make_shared<RmsNorm>(gain, options);
   if (!residual.defined()) return {apply(op, {x})[0], x};
   const auto outputs = apply(op, {x, residual});

@@ -1,5 +1,5 @@
-// RMSNorm (Zhang & Sennrich 2019), over the last dim: y = x / sqrt(mean(x^2) + eps) * gain, where the gain is w, or
-// 1 + w in the unit-offset form (Gemma).
+// RMSNorm (Zhang & Sennrich 2019), over the last dim: y = x / sqrt(mean(x^2) + eps) * gain, where the gain is
+// w, or 1 + w in the unit-offset form (Gemma).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,10 +19,11 @@ struct NormOutput {
 };
 
 /// Norm of x + residual (residual undefined: of x). x [tokens, dim], gain [dim].
-NormOutput rms_norm(const at::Tensor& x, Param& gain, const NormOptions& options, const at::Tensor& residual = {});
+NormOutput rms_norm(const at::Tensor& x, Param& gain, const NormOptions& options,
+                    const at::Tensor& residual = {});
 
-/// QK norm: each of the first q_heads heads is normed with q_gain [head_dim], each of the next k_heads with k_gain;
-/// the rest pass through. qkv [tokens, heads, head_dim].
+/// QK norm: each of the first q_heads heads is normed with q_gain [head_dim], each of the next k_heads with
+/// k_gain; the rest pass through. qkv [tokens, heads, head_dim].
 at::Tensor qk_norm(const at::Tensor& qkv, int64_t q_heads, int64_t k_heads, Param& q_gain, Param& k_gain,
                    const NormOptions& options);
 

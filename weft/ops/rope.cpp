@@ -1,10 +1,10 @@
 #include "weft/ops/rope.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include <ATen/ATen.h>
 
 #include "weft/ops/function.h"
 
@@ -24,7 +24,8 @@ void scale_llama3(const ModelConfig& model, std::vector<double>* inverse) {
   }
 }
 
-// Yarn: dims that turn often within the original length are kept, those that turn seldom interpolated, a ramp between.
+// Yarn: dims that turn often within the original length are kept, those that turn seldom interpolated, a ramp
+// between.
 void scale_yarn(const ModelConfig& model, double theta, RopeFrequencies* frequencies) {
   const int64_t half = int64_t(frequencies->inverse.size());
   const double dim = 2.0 * double(half);
@@ -42,8 +43,8 @@ void scale_yarn(const ModelConfig& model, double theta, RopeFrequencies* frequen
     f = f / model.rope_factor * (1 - kept) + f * kept;
   }
   frequencies->scale = model.rope_attention_factor != 0 ? model.rope_attention_factor
-                       : model.rope_factor > 1         ? 0.1 * std::log(model.rope_factor) + 1
-                                                       : 1;
+                       : model.rope_factor > 1          ? 0.1 * std::log(model.rope_factor) + 1
+                                                        : 1;
 }
 
 void rotate(const at::Tensor& in, const at::Tensor& cos, const at::Tensor& sin, at::Tensor out) {
@@ -92,7 +93,8 @@ RopeFrequencies rope_frequencies(const ModelConfig& model, const std::string& ty
 }
 
 RopeTable rope_table(const RopeFrequencies& frequencies, const at::Tensor& positions, at::ScalarType dtype) {
-  const at::Tensor angles = at::outer(positions.to(at::kDouble), at::tensor(frequencies.inverse, at::kDouble));
+  const at::Tensor angles =
+      at::outer(positions.to(at::kDouble), at::tensor(frequencies.inverse, at::kDouble));
   return {(angles.cos() * frequencies.scale).to(dtype), (angles.sin() * frequencies.scale).to(dtype)};
 }
 

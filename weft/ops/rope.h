@@ -1,11 +1,11 @@
-// Rotary position embedding (Su et al. 2021) in the half-rotated layout of HuggingFace: dims i and i + head_dim/2 turn
-// together by position * frequency_i. Scaling of the frequencies: linear (Chen et al. 2023), llama3 (Llama 3.1), yarn
-// (Peng et al. 2023).
+// Rotary position embedding (Su et al. 2021) in the half-rotated layout of HuggingFace: dims i and i +
+// head_dim/2 turn together by position * frequency_i. Scaling of the frequencies: linear (Chen et al. 2023),
+// llama3 (Llama 3.1), yarn (Peng et al. 2023).
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "weft/base/config.h"
 
@@ -20,7 +20,8 @@ struct RopeFrequencies {
 /// The frequencies of a layer of `type` ("full" or "sliding"), in fp64.
 RopeFrequencies rope_frequencies(const ModelConfig& model, const std::string& type);
 
-/// cos and sin of the angles at `positions` [tokens], each [tokens, head_dim / 2], computed in fp64 and rounded.
+/// cos and sin of the angles at `positions` [tokens], each [tokens, head_dim / 2], computed in fp64 and
+/// rounded.
 struct RopeTable {
   at::Tensor cos, sin;
 };

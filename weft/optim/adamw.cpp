@@ -1,10 +1,10 @@
 #include "weft/optim/adamw.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cmath>
 #include <regex>
+
+#include <ATen/ATen.h>
 
 #include "weft/base/error.h"
 
@@ -41,10 +41,13 @@ void AdamW::step(int64_t t, double lr, double gradient_scale) {
     at::Tensor& grads = state.unit->grads();
     if (gradient_scale != 1) grads.mul_(gradient_scale);
     for (const UnitState::Run& run : state.runs) {
-      const auto part = [&](const at::Tensor& x) { return std::vector<at::Tensor>{x.narrow(0, run.begin, run.numel)}; };
+      const auto part = [&](const at::Tensor& x) {
+        return std::vector<at::Tensor>{x.narrow(0, run.begin, run.numel)};
+      };
       at::_fused_adamw_(part(state.unit->weights()), part(grads), part(state.exp_avg), part(state.exp_avg_sq),
                         /*max_exp_avg_sqs=*/{}, {step_number}, lr, optim_.beta1, optim_.beta2,
-                        run.decays ? optim_.weight_decay : 0, optim_.eps, /*amsgrad=*/false, /*maximize=*/false);
+                        run.decays ? optim_.weight_decay : 0, optim_.eps, /*amsgrad=*/false,
+                        /*maximize=*/false);
     }
   }
 }

@@ -1,11 +1,11 @@
 // AdamW (Loshchilov & Hutter 2019) over the units' flat buffers, and the global gradient norm.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "weft/base/config.h"
 #include "weft/param/param_unit.h"

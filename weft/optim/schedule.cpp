@@ -21,7 +21,8 @@ double learning_rate(const OptimConfig& optim, int64_t t) {
   if (t <= optim.warmup_steps) return optim.lr * double(t) / double(optim.warmup_steps);
   if (optim.schedule == "constant") return optim.lr;
   const bool wsd = optim.schedule == "wsd";
-  const int64_t start = wsd ? std::max(optim.warmup_steps, optim.decay_steps - optim.wsd_steps) : optim.warmup_steps;
+  const int64_t start =
+      wsd ? std::max(optim.warmup_steps, optim.decay_steps - optim.wsd_steps) : optim.warmup_steps;
   if (t <= start) return optim.lr;
   const double r = std::min(1.0, double(t - start) / double(std::max<int64_t>(1, optim.decay_steps - start)));
   const double min_lr = optim.lr * optim.min_lr_ratio;

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-/// The rate of update t = 1, 2, …: linear warm-up to optim.lr, then cosine, linear, WSD (Hu et al. 2024) or constant
-/// down to min_lr_ratio * lr at decay_steps, and that from there on. `optim` must be resolved.
+/// The rate of update t = 1, 2, …: linear warm-up to optim.lr, then cosine, linear, WSD (Hu et al. 2024) or
+/// constant down to min_lr_ratio * lr at decay_steps, and that from there on. `optim` must be resolved.
 double learning_rate(const OptimConfig& optim, int64_t t);
 
 }  // namespace weft

@@ -1,8 +1,8 @@
 #include "weft/param/param.h"
 
-#include <ATen/ATen.h>
-
 #include <numeric>
+
+#include <ATen/ATen.h>
 
 #include "weft/base/error.h"
 #include "weft/param/param_unit.h"
@@ -18,8 +18,8 @@ at::Tensor fused(const std::vector<Param*>& params, const at::Tensor& buffer) {
   const Param& first = *params.front();
   int64_t rows = 0, end = first.offset();
   for (const Param* param : params) {
-    WEFT_ASSERT(&param->unit() == &first.unit() && param->offset() == end, "{} does not lie behind its neighbour",
-                param->name());
+    WEFT_ASSERT(&param->unit() == &first.unit() && param->offset() == end,
+                "{} does not lie behind its neighbour", param->name());
     rows += param->shape()[0];
     end += param->numel();
   }
@@ -36,7 +36,11 @@ Param::Param(ParamSpec spec, ParamUnit* unit, int64_t offset)
 at::Tensor Param::weight() const { return unit_->weights().narrow(0, offset_, numel_).view(shape()); }
 at::Tensor Param::grad() const { return unit_->grads().narrow(0, offset_, numel_).view(shape()); }
 
-at::Tensor fused_weight(const std::vector<Param*>& params) { return fused(params, params.front()->unit().weights()); }
-at::Tensor fused_grad(const std::vector<Param*>& params) { return fused(params, params.front()->unit().grads()); }
+at::Tensor fused_weight(const std::vector<Param*>& params) {
+  return fused(params, params.front()->unit().weights());
+}
+at::Tensor fused_grad(const std::vector<Param*>& params) {
+  return fused(params, params.front()->unit().grads());
+}
 
 }  // namespace weft

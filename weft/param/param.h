@@ -1,17 +1,17 @@
-// Param: what the system knows of one parameter. Its global shape, where its pieces lie on the mesh and over which
-// axes its gradient is partial are declared once, by the layer that owns it; initialisation, gradient sums, the
-// optimizer, checkpoints and the memory report are all derived from this description.
+// Param: what the system knows of one parameter. Its global shape, where its pieces lie on the mesh and over
+// which axes its gradient is partial are declared once, by the layer that owns it; initialisation, gradient
+// sums, the optimizer, checkpoints and the memory report are all derived from this description.
 //
-// A Param is not an autograd leaf. Ops take a Param&, read weight() when they need it (in forward and in backward)
-// and add its gradient to grad() themselves.
+// A Param is not an autograd leaf. Ops take a Param&, read weight() when they need it (in forward and in
+// backward) and add its gradient to grad() themselves.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 namespace weft {
 
@@ -42,7 +42,8 @@ struct ParamSpec {
   std::vector<int64_t> shape;  // global
   Init init;
   Placement placement;
-  std::set<Axis> partial = {Axis::dp_replicate, Axis::dp_shard, Axis::cp};  // axes its gradient is summed over
+  std::set<Axis> partial = {Axis::dp_replicate, Axis::dp_shard,
+                            Axis::cp};  // axes its gradient is summed over
 };
 
 class Param {
@@ -68,8 +69,8 @@ class Param {
   int64_t numel_;
 };
 
-/// Params that lie side by side in one unit as one: [sum of rows, dim] for matrices, [sum] for vectors, so that
-/// q, k and v (or gate and up) take one GEMM, forward and weight gradient.
+/// Params that lie side by side in one unit as one: [sum of rows, dim] for matrices, [sum] for vectors, so
+/// that q, k and v (or gate and up) take one GEMM, forward and weight gradient.
 at::Tensor fused_weight(const std::vector<Param*>& params);
 at::Tensor fused_grad(const std::vector<Param*>& params);
 

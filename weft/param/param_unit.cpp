@@ -1,9 +1,10 @@
 #include "weft/param/param_unit.h"
 
+#include <xxhash.h>
+
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <xxhash.h>
 
 #include "weft/base/error.h"
 #include "weft/base/philox.h"

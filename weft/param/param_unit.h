@@ -1,12 +1,13 @@
-// ParamUnit: the params of one block (embedding, decoder layer, head) in one flat padded buffer with a segment table.
-// It is what data parallelism gathers and reduces, what the optimizer steps and what a checkpoint writes.
+// ParamUnit: the params of one block (embedding, decoder layer, head) in one flat padded buffer with a
+// segment table. It is what data parallelism gathers and reduces, what the optimizer steps and what a
+// checkpoint writes.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "weft/param/param.h"
 
@@ -23,13 +24,14 @@ class ParamUnit {
   /// Makes the buffers, zeroed. No param can be added afterwards.
   void allocate();
 
-  /// Fills the weights: element i of a param is f(seed, its name, i), drawn in fp64 and rounded, whatever the layout.
+  /// Fills the weights: element i of a param is f(seed, its name, i), drawn in fp64 and rounded, whatever the
+  /// layout.
   void initialise(uint64_t seed);
 
   const std::string& name() const { return name_; }
   at::ScalarType dtype() const { return dtype_; }
   const std::vector<std::unique_ptr<Param>>& params() const { return params_; }  // in buffer order
-  int64_t numel() const { return numel_; }                                        // without padding
+  int64_t numel() const { return numel_; }                                       // without padding
 
   at::Tensor& weights() { return weights_; }  // [padded numel]
   at::Tensor& grads() { return grads_; }      // [padded numel]; the padding stays zero

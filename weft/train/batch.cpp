@@ -1,8 +1,8 @@
 #include "weft/train/batch.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
+
+#include <ATen/ATen.h>
 
 namespace weft {
 namespace {

@@ -1,13 +1,13 @@
 #include "weft/train/flops.h"
 
-#include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
@@ -48,12 +48,14 @@ double measure_gemm(at::ScalarType dtype) {
 
 double model_flops_per_token(const Decoder& decoder, int64_t seq_len) {
   const ModelConfig& model = decoder.model();
-  const int64_t embedding = model.tie_embeddings ? 0 : model.vocab_size * model.dim;  // tied: it is the head too
+  const int64_t embedding =
+      model.tie_embeddings ? 0 : model.vocab_size * model.dim;  // tied: it is the head too
   double flops = 6.0 * double(decoder.numel() - embedding);
   for (int64_t layer = 0; layer < model.n_layers; ++layer) {
     const bool sliding = model.layer_types[size_t(layer) % model.layer_types.size()] == "sliding";
     const double seen = sliding ? double(std::min(model.sliding_window, seq_len)) : double(seq_len);
-    // Scores and weighted values, 2 FLOPs each way, three passes, over on average half (or all of a short window).
+    // Scores and weighted values, 2 FLOPs each way, three passes, over on average half (or all of a short
+    // window).
     const double keys = sliding ? seen - seen * seen / (2.0 * double(seq_len)) : seen / 2;
     flops += 3 * 4 * keys * double(model.n_heads * model.head_dim);
   }
@@ -61,7 +63,8 @@ double model_flops_per_token(const Decoder& decoder, int64_t seq_len) {
 }
 
 double gemm_peak(Env& env, at::ScalarType dtype) {
-  const std::string key = fmt::format("{}, {}, {} threads", cpu_model(), at::toString(dtype), at::get_num_threads());
+  const std::string key =
+      fmt::format("{}, {}, {} threads", cpu_model(), at::toString(dtype), at::get_num_threads());
   const std::string dir = cache_dir(), path = dir + "/gemm_peak.json";
   nlohmann::json known = nlohmann::json::object();
   try {

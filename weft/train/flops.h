@@ -1,9 +1,9 @@
 // What a token costs, and what this machine can do: the two numbers of MFU.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
+
+#include <ATen/core/Tensor.h>
 
 #include "weft/base/config.h"
 #include "weft/base/env.h"
@@ -11,12 +11,12 @@
 
 namespace weft {
 
-/// FLOPs of forward and backward per token: 6 per weight that is multiplied (the embedding look-up is not), and
-/// causal attention counted half (PaLM, appendix B, with the causal half left out).
+/// FLOPs of forward and backward per token: 6 per weight that is multiplied (the embedding look-up is not),
+/// and causal attention counted half (PaLM, appendix B, with the causal half left out).
 double model_flops_per_token(const Decoder& decoder, int64_t seq_len);
 
-/// FLOP/s of the best square GEMM in `dtype` on the threads in use. Measured in under 0.3 s, and cached in the user's
-/// cache directory per CPU model, dtype and thread count.
+/// FLOP/s of the best square GEMM in `dtype` on the threads in use. Measured in under 0.3 s, and cached in
+/// the user's cache directory per CPU model, dtype and thread count.
 double gemm_peak(Env& env, at::ScalarType dtype);
 
 }  // namespace weft

@@ -1,9 +1,9 @@
 #include "weft/train/guard.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 namespace weft {
 
@@ -14,8 +14,8 @@ std::string StepGuard::check(double loss, double grad_norm) {
   else if (!std::isfinite(grad_norm))
     problem = fmt::format("the gradient norm is {}", grad_norm);
   else if (spike_factor_ > 0 && applied_ >= kWarmup && grad_norm > spike_factor_ * mean_norm_)
-    problem = fmt::format("the gradient norm {:.3g} is above {} times its mean {:.3g}", grad_norm, spike_factor_,
-                          mean_norm_);
+    problem = fmt::format("the gradient norm {:.3g} is above {} times its mean {:.3g}", grad_norm,
+                          spike_factor_, mean_norm_);
   if (!problem.empty()) {
     ++consecutive_bad_;
     return problem;

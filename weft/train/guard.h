@@ -14,8 +14,8 @@ class StepGuard {
  public:
   explicit StepGuard(const TrainConfig& train) : spike_factor_(train.spike_factor) {}
 
-  /// Why the step must not be applied: not finite, or a gradient norm above spike_factor times its running mean over
-  /// the applied steps. Empty: it is sound, and enters the mean.
+  /// Why the step must not be applied: not finite, or a gradient norm above spike_factor times its running
+  /// mean over the applied steps. Empty: it is sound, and enters the mean.
   std::string check(double loss, double grad_norm);
 
   int64_t consecutive_bad() const { return consecutive_bad_; }

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "weft/base/env.h"
 
@@ -12,8 +13,8 @@ namespace weft {
 
 class MetricsFile {
  public:
-  /// Opens RUN/metrics.jsonl and drops what lies after `last_step`: lines of steps that a restart will run again,
-  /// and a line torn by a crash.
+  /// Opens RUN/metrics.jsonl and drops what lies after `last_step`: lines of steps that a restart will run
+  /// again, and a line torn by a crash.
   MetricsFile(Env& env, const std::string& run_dir, int64_t last_step);
 
   void append(const nlohmann::ordered_json& line);

@@ -1,13 +1,5 @@
 #include "weft/train/process.h"
 
-#include <ATen/Parallel.h>
-#include <fcntl.h>
-#include <malloc.h>
-#include <sys/file.h>
-#include <sys/resource.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -15,6 +7,15 @@
 #include <fstream>
 #include <limits>
 #include <thread>
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <ATen/Parallel.h>
 
 #include "weft/base/error.h"
 
@@ -53,7 +54,8 @@ int64_t writable_bytes(const std::string& dir) {
   constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
   struct statvfs disk;
   rlimit limit;
-  const int64_t available = statvfs(dir.c_str(), &disk) == 0 ? int64_t(disk.f_bavail * disk.f_frsize) : kUnknown;
+  const int64_t available =
+      statvfs(dir.c_str(), &disk) == 0 ? int64_t(disk.f_bavail * disk.f_frsize) : kUnknown;
   const bool limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return limited ? std::min(available, int64_t(limit.rlim_cur)) : available;
 }

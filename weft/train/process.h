@@ -16,10 +16,12 @@ bool stop_requested();
 
 int64_t resident_bytes();
 
-/// Bytes that one new file in `dir` can take: what the file system has free, within the process's file size limit.
+/// Bytes that one new file in `dir` can take: what the file system has free, within the process's file size
+/// limit.
 int64_t writable_bytes(const std::string& dir);
 
-/// Holds RUN/.lock: two runs in one directory would overwrite each other's files. Freed when the process ends.
+/// Holds RUN/.lock: two runs in one directory would overwrite each other's files. Freed when the process
+/// ends.
 class RunLock {
  public:
   /// Throws Error if another process holds it.

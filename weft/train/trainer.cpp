@@ -1,11 +1,14 @@
 #include "weft/train/trainer.h"
 
-#include <ATen/ATen.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
 
 #include "weft/base/error.h"
 #include "weft/checkpoint/hf_weights.h"
@@ -21,21 +24,6 @@ namespace weft {
 namespace {
 
 std::string checkpoint_root(const Config& config) { return config.log.run_dir + "/checkpoints"; }
-
-// 1234567 -> "1.23M"
-std::string short_number(double value) {
-  for (const char* unit : {"", "k", "M", "G", "T"}) {
-    if (std::abs(value) < 1000) return fmt::format("{:.3g}{}", value, unit);
-    value /= 1000;
-  }
-  return fmt::format("{:.3g}P", value);
-}
-
-std::string duration(double seconds) {
-  const auto s = int64_t(seconds);
-  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
-}
 
 // vocab_size = 0 means the tokenizer's; a smaller one than the tokenizer's cannot embed its tokens.
 void settle_vocabulary(Config* config, const Tokenizer* tokenizer) {
@@ -60,7 +48,8 @@ Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env
   batch_options_ = {.seq_len = config_.train.seq_len, .micro_batch = config_.train.micro_batch};
   if (config_.data.document_mask && tokenizer) batch_options_.separator = tokenizer->eos_id().value_or(-1);
 
-  decoder_ = std::make_unique<Decoder>(config_.model, config_.precision.compute == "fp64" ? at::kDouble : at::kFloat);
+  decoder_ = std::make_unique<Decoder>(config_.model,
+                                       config_.precision.compute == "fp64" ? at::kDouble : at::kFloat);
   optimizer_ = std::make_unique<AdamW>(config_.optim, decoder_->units());
 
   env_.create_dirs(config_.log.run_dir);
@@ -73,21 +62,30 @@ Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env
   metrics_ = std::make_unique<MetricsFile>(env_, config_.log.run_dir, step_);
   flops_per_token_ = model_flops_per_token(*decoder_, config_.train.seq_len);
   peak_flops_ = gemm_peak(env_, decoder_->units().front()->dtype());
-  fmt::print("{} parameters, {} layers, vocabulary {}; {} training sequences of {} tokens{}; {} threads, GEMM peak "
-             "{}FLOP/s\n",
-             short_number(double(decoder_->numel())), config_.model.n_layers, config_.model.vocab_size,
-             train_data_->size(), config_.train.seq_len,
-             valid_data_ ? fmt::format(", {} for validation", valid_data_->size()) : std::string(),
-             at::get_num_threads(), short_number(peak_flops_));
+  say(fmt::format(
+      "{} parameters, {} layers, vocabulary {}; {} training sequences of {} tokens{}; {} threads, GEMM peak "
+      "{}FLOP/s",
+      short_count(double(decoder_->numel())), config_.model.n_layers, config_.model.vocab_size,
+      train_data_->size(), config_.train.seq_len,
+      valid_data_ ? fmt::format(", {} for validation", valid_data_->size()) : std::string(),
+      at::get_num_threads(), short_count(peak_flops_)));
+}
+
+void Trainer::say(const std::string& text) {
+  status_.finish();
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
 }
 
 void Trainer::check_room_for_checkpoint() const {
   const int64_t needed = 3 * decoder_->numel() * decoder_->units().front()->weights().element_size();
   const int64_t room = writable_bytes(config_.log.run_dir);
   if (room < needed)
-    fail("{}: a checkpoint takes {}B and only {}B can be written there (free space, or the file size limit): free some, "
-         "or choose another log.run_dir",
-         config_.log.run_dir, short_number(double(needed)), short_number(double(room)));
+    fail(
+        "{}: a checkpoint takes {}B and only {}B can be written there (free space, or the file size limit): "
+        "free some, "
+        "or choose another log.run_dir",
+        config_.log.run_dir, short_count(double(needed)), short_count(double(room)));
 }
 
 std::vector<StateTensor> Trainer::state_tensors() const {
@@ -103,8 +101,9 @@ std::vector<StateTensor> Trainer::state_tensors() const {
 void Trainer::resume() {
   std::optional<Checkpoint> checkpoint;
   if (config_.checkpoint.resume)
-    checkpoint = find_checkpoint(env_, checkpoint_root(config_),
-                                 [](const std::string& warning) { fmt::print(stderr, "weft: warning: {}\n", warning); });
+    checkpoint = find_checkpoint(env_, checkpoint_root(config_), [](const std::string& warning) {
+      fmt::print(stderr, "weft: warning: {}\n", warning);
+    });
   if (!checkpoint) {
     if (config_.model.from_hf.empty())
       decoder_->initialise(uint64_t(config_.train.seed));
@@ -117,13 +116,14 @@ void Trainer::resume() {
   updates_ = checkpoint->state.at("updates").get<int64_t>();
   tokens_ = checkpoint->state.at("tokens").get<int64_t>();
   guard_.restore(checkpoint->state.at("guard"));
-  fmt::print("resuming after step {} from {}\n", step_, checkpoint->dir);
+  say(fmt::format("resuming after step {} from {}", step_, checkpoint->dir));
 }
 
 void Trainer::save() {
   const nlohmann::json state = {
       {"updates", updates_}, {"tokens", tokens_}, {"guard", guard_.state()}, {"config", to_toml(config_)}};
-  save_checkpoint(env_, checkpoint_root(config_), step_, state, state_tensors(), config_.checkpoint.keep_last);
+  save_checkpoint(env_, checkpoint_root(config_), step_, state, state_tensors(),
+                  config_.checkpoint.keep_last);
   saved_step_ = step_;
 }
 
@@ -131,7 +131,7 @@ void Trainer::save_or_warn() {
   try {
     save();
   } catch (const Error& error) {
-    status_.print(fmt::format("weft: warning: {}; training goes on and tries again at the next save", error.what()));
+    say(fmt::format("weft: warning: {}; training goes on and tries again at the next save", error.what()));
   }
 }
 
@@ -178,10 +178,10 @@ double Trainer::evaluate() {
 
 double Trainer::baseline() {
   if (!baseline_) {
-    std::vector<std::vector<int64_t>> windows(size_t(eval_sequences()));
-    for (size_t i = 0; i < windows.size(); ++i) {
-      windows[i].resize(size_t(config_.train.seq_len) + 1);
-      valid_data_->read(int64_t(i), windows[i]);
+    std::vector<std::vector<int64_t>> windows;
+    for (int64_t i = 0; i < eval_sequences(); ++i) {
+      windows.emplace_back(size_t(config_.train.seq_len) + 1);
+      valid_data_->read(i, windows.back());
     }
     baseline_ = bigram_loss(*train_data_, config_.train.seq_len, windows, config_.model.vocab_size).nats;
   }
@@ -193,34 +193,53 @@ void Trainer::handle_bad_step(const StepResult& result) {
   if (result.targets > 0 && config_.train.on_bad_step == "stop")
     fail("{}; stopped before the update (train.on_bad_step = \"stop\")", what);
   if (guard_.consecutive_bad() > config_.train.max_skips)
-    fail("{}; {} steps in a row could not be applied (train.max_skips = {}): lower optim.lr, or look at the data", what,
-         guard_.consecutive_bad(), config_.train.max_skips);
-  status_.print(fmt::format("{}: the update is skipped", what));
+    fail(
+        "{}; {} steps in a row could not be applied (train.max_skips = {}): lower optim.lr, or look at the "
+        "data",
+        what, guard_.consecutive_bad(), config_.train.max_skips);
+  say(fmt::format("{}: the update is skipped", what));
 }
 
 void Trainer::report(const StepResult& result, double seconds, double valid_loss) {
   const int64_t step_tokens = config_.train.global_batch * config_.train.seq_len;
   const double rate = double(step_tokens) / seconds, mfu = rate * flops_per_token_ / peak_flops_;
-  nlohmann::ordered_json line = {{"step", step_},      {"loss", result.loss},
-                                 {"grad_norm", result.grad_norm}, {"lr", result.lr},
-                                 {"tokens", tokens_},  {"targets", result.targets},
-                                 {"tokens_per_s", rate}, {"step_s", seconds},
-                                 {"mfu", mfu},         {"rss_mb", double(resident_bytes()) / 1e6}};
+  nlohmann::ordered_json line = {{"step", step_},
+                                 {"loss", result.loss},
+                                 {"grad_norm", result.grad_norm},
+                                 {"lr", result.lr},
+                                 {"tokens", tokens_},
+                                 {"targets", result.targets},
+                                 {"tokens_per_s", rate},
+                                 {"step_s", seconds},
+                                 {"mfu", mfu},
+                                 {"rss_mb", double(resident_bytes()) / 1e6}};
   if (!result.problem.empty()) line["skipped"] = result.problem;
   if (!std::isnan(valid_loss)) line["valid_loss"] = valid_loss;
   metrics_->append(line);
 
   mean_step_seconds_ = mean_step_seconds_ == 0 ? seconds : 0.9 * mean_step_seconds_ + 0.1 * seconds;
-  if (step_ % config_.log.every != 0 && step_ != config_.train.steps) return;
-  status_.update(fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3g}  {} tok/s  MFU {:.0f}%  {:.0f} MB  "
-                             "ETA {}",
-                             step_, config_.train.steps, result.loss, result.lr, result.grad_norm, short_number(rate),
-                             100 * mfu, line["rss_mb"].get<double>(),
-                             duration(mean_step_seconds_ * double(config_.train.steps - step_))));
+  if (!shows_status()) return;
+  status_.update(
+      fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3g}  {} tok/s  MFU {:.0f}%  {:.0f} MB  "
+                  "ETA {}",
+                  step_, config_.train.steps, result.loss, result.lr, result.grad_norm, short_count(rate),
+                  100 * mfu, line["rss_mb"].get<double>(),
+                  short_duration(mean_step_seconds_ * double(config_.train.steps - step_))));
+}
+
+bool Trainer::shows_status() {
+  if (step_ == config_.train.steps) return true;
+  if (step_ % config_.log.every != 0) return false;
+  // In a pipe every update is a line: one in five seconds tells enough, metrics.jsonl has them all.
+  const auto now = std::chrono::steady_clock::now();
+  if (!status_.on_terminal() && now - last_status_ < std::chrono::seconds(5)) return false;
+  last_status_ = now;
+  return true;
 }
 
 bool Trainer::run() {
-  if (step_ >= config_.train.steps) fmt::print("step {} of {} is done already\n", step_, config_.train.steps);
+  if (step_ >= config_.train.steps)
+    say(fmt::format("step {} of {} is done already", step_, config_.train.steps));
   while (step_ < config_.train.steps && !stop_requested()) {
     const auto begin = std::chrono::steady_clock::now();
     const StepResult result = train_step();
@@ -236,7 +255,7 @@ bool Trainer::run() {
       std::string text = fmt::format("step {}  validation loss {:.4f}", step_, valid_loss);
       if (config_.log.bigram_baseline)
         text += fmt::format("  (interpolated bigram {:.4f}: {:+.4f})", baseline(), valid_loss - baseline());
-      status_.print(text);
+      say(text);
     }
     report(result, seconds, valid_loss);
     if (!result.problem.empty()) handle_bad_step(result);
@@ -247,7 +266,8 @@ bool Trainer::run() {
   if (step_ > saved_step_ && (!done || config_.checkpoint.save_final)) save();
   status_.finish();
   if (!done)
-    fmt::print("stopped after step {}, saved in {}: the same command continues\n", step_, checkpoint_root(config_));
+    say(fmt::format("stopped after step {}, saved in {}: the same command continues", step_,
+                    checkpoint_root(config_)));
   finish();
   return done;
 }

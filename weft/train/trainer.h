@@ -1,6 +1,7 @@
 // The training loop of one run: data, model, optimizer, guard, checkpoints, metrics.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,8 +24,8 @@ namespace weft {
 
 class Trainer {
  public:
-  /// Opens everything, initialises or resumes. `config` is resolved except for a vocab_size taken from the tokenizer.
-  /// Throws Error before anything in the run directory is changed where the input is at fault.
+  /// Opens everything, initialises or resumes. `config` is resolved except for a vocab_size taken from the
+  /// tokenizer. Throws Error before anything in the run directory is changed where the input is at fault.
   Trainer(Config config, Env& env);
 
   /// Trains to train.steps, or until SIGINT or SIGTERM, then saves. Returns whether all steps are done.
@@ -39,13 +40,15 @@ class Trainer {
 
   void resume();
   StepResult train_step();
-  double evaluate();  // mean loss per target over the validation sequences
+  double evaluate();                  // mean loss per target over the validation sequences
+  void say(const std::string& text);  // a line that stays, beside the status line
+  bool shows_status();
   void report(const StepResult& result, double seconds, double valid_loss);
   void handle_bad_step(const StepResult& result);
   void check_room_for_checkpoint() const;
   void save();
   void save_or_warn();  // a full disk must not end a run that may find room at the next save
-  void finish();  // plot and summary
+  void finish();        // plot and summary
   std::vector<StateTensor> state_tensors() const;
   int64_t eval_sequences() const;
   double baseline();  // an interpolated bigram's loss on the same sequences
@@ -60,6 +63,7 @@ class Trainer {
   StepGuard guard_;
   std::unique_ptr<MetricsFile> metrics_;
   StatusLine status_;
+  std::chrono::steady_clock::time_point last_status_{};
 
   int64_t step_ = 0;     // done, applied or not
   int64_t updates_ = 0;  // applied
