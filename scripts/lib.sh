@@ -15,9 +15,8 @@ need_packages() {
     say "this is no Debian or Ubuntu: taking it that it has what these packages hold: $*"
     return
   fi
-  # Architecture-qualified and virtual names aside, a package is there if its status says so.
   missing=$(comm -23 <(printf '%s\n' "$@" | sort) \
-                     <(dpkg-query -W -f '${Package} ${Status}\n' "$@" 2>/dev/null |
+                     <({ dpkg-query -W -f '${Package} ${Status}\n' "$@" 2>/dev/null || true; } |
                          sed -n 's/ install ok installed$//p' | sort -u))
   [ -n "$missing" ] || return 0
   # shellcheck disable=SC2086
