@@ -154,7 +154,7 @@ IndexedDatasetWriter::~IndexedDatasetWriter() {
   for (const std::string& path : {bin_path(), idx_path()}) {
     try {
       env_.remove_all(path + ".tmp");
-    } catch (const Error&) {  // what went wrong first is already on its way up
+    } catch (const std::exception&) {  // what went wrong first is already on its way up
     }
   }
 }
