@@ -21,8 +21,8 @@ const std::set<std::string> kFloatDtypes = {"F64", "F32", "F16", "BF16"};
 std::set<std::string> shard_names(Env& env, const std::string& index) {
   std::set<std::string> names;
   try {
-    for (const auto& entry : nlohmann::json::parse(env.read(index)).at("weight_map").items())
-      names.insert(entry.value().get<std::string>());
+    const auto json = nlohmann::json::parse(env.read(index));
+    for (const auto& [tensor, file] : json.at("weight_map").items()) names.insert(file.get<std::string>());
   } catch (const nlohmann::json::exception& error) {
     fail("{}: a JSON object with a \"weight_map\" from tensors to files was expected: {}", index,
          error.what());
