@@ -4,8 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
-#include <stdexcept>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -181,7 +182,7 @@ inline void check_release(const OpCase& c) {
   expect_inputs_free("after backward");
   for (size_t i = 0; i < outputs.size(); ++i)
     EXPECT_EQ(holders(outputs[i]), without_graph[i]) << "output kept";
-  EXPECT_THROW(weighted_sum(c, outputs).backward(), std::logic_error) << "backward ran twice";
+  EXPECT_ANY_THROW(weighted_sum(c, outputs).backward()) << "backward ran twice";
 }
 
 /// Gradients that reach an op expanded (stride 0) and inputs that are not contiguous give what contiguous
