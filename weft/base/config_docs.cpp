@@ -19,7 +19,10 @@ std::string explain_key(const Key& key) {
 
 std::string escaped_for_table(const std::string& text) {
   std::string escaped;
-  for (const char c : text) escaped += c == '|' ? "\\|" : std::string(1, c);
+  for (const char c : text) {
+    if (c == '|') escaped += '\\';
+    escaped += c;
+  }
   return escaped;
 }
 
