@@ -26,7 +26,7 @@ need_packages() {
   apt-get update && apt-get install --no-install-recommends $*"
   fi
   say "installing $# Debian packages: $*"
-  as_root true || die "sudo did not let us in; as root, run: apt-get install --no-install-recommends $*"
+  as_root true || die "sudo did not let us in; as root, run: apt-get update && apt-get install --no-install-recommends $*"
   if ! { as_root apt-get -q -o DPkg::Lock::Timeout=300 update &&
          as_root env DEBIAN_FRONTEND=noninteractive \
            apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@"; } >"$log" 2>&1; then

@@ -223,6 +223,8 @@ template <class... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
+template <class... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;  // clang before 17 does not deduce it
 
 std::string quoted_choices(const std::vector<std::string>& words) {
   std::string text;
