@@ -1,0 +1,30 @@
+// The subcommands of weft: each has a file of its own and adds itself to the command line. Its callback does
+// the work while the command line is parsed and sets *status to the process's exit status; it throws Error
+// for what the user can mend.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "weft/base/config.h"
+
+namespace weft {
+
+void add_train_command(CLI::App& app, int* status);
+void add_generate_command(CLI::App& app, int* status);
+void add_logits_command(CLI::App& app, int* status);
+void add_config_command(CLI::App& app, int* status);
+void add_tokenizer_command(CLI::App& app, int* status);
+void add_data_command(CLI::App& app, int* status);
+void add_info_command(CLI::App& app, int* status);
+
+/// Adds `--set SECTION.KEY=VALUE`, repeatable.
+void add_set_option(CLI::App& command, std::vector<std::string>* overrides);
+
+/// The config as a run would use it: read, checked, the shape taken from model.from_hf, derived values filled
+/// in. Prints the warnings.
+Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides);
+
+}  // namespace weft
