@@ -29,7 +29,7 @@ MicroBatch batch_of(const at::Tensor& ids) {
 
 at::Tensor read_input_ids(Env& env, const std::string& path, int64_t vocab) {
   const SafetensorsFile file(env, path);
-  const at::Tensor ids = read_tensor(file, "input_ids").to(at::kLong);
+  const at::Tensor ids = read_tensor(file, "input_ids").to(at::kLong, /*non_blocking=*/false, /*copy=*/true);
   if (ids.dim() != 2 || ids.numel() == 0)
     fail("{}: input_ids must be [batch, seq] with at least one token, not {}", path,
          fmt::join(ids.sizes(), " x "));

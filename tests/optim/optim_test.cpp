@@ -1,0 +1,131 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "weft/base/error.h"
+#include "weft/optim/adamw.h"
+#include "weft/optim/schedule.h"
+
+namespace weft {
+namespace {
+
+std::vector<std::unique_ptr<ParamUnit>> units() {
+  std::vector<std::unique_ptr<ParamUnit>> result;
+  result.push_back(std::make_unique<ParamUnit>("layer", at::kDouble));
+  for (const auto& [name, shape] : std::vector<std::pair<std::string, std::vector<int64_t>>>{
+           {"a.weight", {3, 5}}, {"a.bias", {3}}, {"b.weight", {7}}, {"c.weight", {2, 2}}}) {
+    ParamSpec spec;
+    spec.name = name, spec.shape = shape, spec.init.std = 1;
+    result.back()->add(spec);
+  }
+  result.back()->allocate();
+  result.back()->initialise(1);
+  return result;
+}
+
+void set_gradient(ParamUnit& unit, int64_t t) {
+  for (const auto& param : unit.params())
+    param->grad().view({-1}).copy_(at::cos(at::arange(param->numel(), at::kDouble) + double(t)));
+}
+
+TEST(AdamW, FollowsThePaper) {
+  OptimConfig optim;
+  optim.weight_decay = 0.3, optim.decay = "regex", optim.decay_regex = "^a\\.";
+  auto all = units();
+  ParamUnit& unit = *all.front();
+  AdamW adamw(optim, all);
+  struct Reference {
+    at::Tensor w, m, v;
+  };
+  std::vector<Reference> references;
+  for (const auto& param : unit.params())
+    references.push_back({param->weight().clone(), at::zeros_like(param->weight()), at::zeros_like(param->weight())});
+  const double lr = 0.01, clip = 0.5;
+  for (int64_t t = 1; t <= 5; ++t) {
+    set_gradient(unit, t);
+    for (size_t i = 0; i < references.size(); ++i) {
+      auto& [w, m, v] = references[i];
+      const at::Tensor g = unit.params()[i]->grad() * clip;
+      m = optim.beta1 * m + (1 - optim.beta1) * g;
+      v = optim.beta2 * v + (1 - optim.beta2) * g * g;
+      const at::Tensor m_hat = m / (1 - std::pow(optim.beta1, t)), v_hat = v / (1 - std::pow(optim.beta2, t));
+      const double decay = unit.params()[i]->name()[0] == 'a' ? optim.weight_decay : 0;
+      w = w - lr * (m_hat / (v_hat.sqrt() + optim.eps) + decay * w);
+    }
+    adamw.step(t, lr, clip);
+  }
+  for (size_t i = 0; i < references.size(); ++i) {
+    const Param& param = *unit.params()[i];
+    EXPECT_LT((param.weight() - references[i].w).abs().max().item<double>(), 1e-14) << param.name();
+    EXPECT_LT((adamw.exp_avg(param) - references[i].m).abs().max().item<double>(), 1e-15) << param.name();
+    EXPECT_LT((adamw.exp_avg_sq(param) - references[i].v).abs().max().item<double>(), 1e-15) << param.name();
+  }
+  EXPECT_EQ(unit.weights().narrow(0, unit.numel(), unit.weights().numel() - unit.numel()).abs().sum().item<double>(), 0)
+      << "padding stays zero";
+}
+
+TEST(AdamW, DecaysWhatTheKeySays) {
+  const auto all = units();
+  const auto decaying = [&](const std::string& rule, const std::string& regex = "") {
+    OptimConfig optim;
+    optim.decay = rule, optim.decay_regex = regex;
+    const AdamW adamw(optim, all);
+    std::string names;
+    for (const auto& param : all.front()->params())
+      if (adamw.decays(*param)) names += param->name() + " ";
+    return names;
+  };
+  EXPECT_EQ(decaying("matrices"), "a.weight c.weight ");
+  EXPECT_EQ(decaying("all"), "a.weight a.bias b.weight c.weight ");
+  EXPECT_EQ(decaying("regex", "bias|^c"), "a.bias c.weight ");
+  EXPECT_THROW(decaying("regex", "nothing"), Error);
+}
+
+TEST(GradientNorm, CountsEveryElementInFp64) {
+  const auto all = units();
+  set_gradient(*all.front(), 0);
+  double sum = 0;
+  for (const auto& param : all.front()->params())
+    for (int64_t i = 0; i < param->numel(); ++i) sum += std::cos(double(i)) * std::cos(double(i));
+  EXPECT_NEAR(gradient_norm(all), std::sqrt(sum), 1e-14);
+  EXPECT_EQ(clip_coefficient(10, 0), 1);
+  EXPECT_EQ(clip_coefficient(0.5, 1), 1);
+  EXPECT_DOUBLE_EQ(clip_coefficient(4, 1), 1 / 4.000001);
+}
+
+OptimConfig schedule(const std::string& name) {
+  OptimConfig optim;
+  optim.schedule = name, optim.lr = 2, optim.min_lr_ratio = 0.1, optim.warmup_steps = 10, optim.decay_steps = 110;
+  optim.wsd_steps = 40;
+  return optim;
+}
+
+TEST(LearningRate, WarmsUpAndDecays) {
+  for (const std::string name : {"cosine", "linear", "wsd", "constant"}) {
+    const OptimConfig optim = schedule(name);
+    EXPECT_DOUBLE_EQ(learning_rate(optim, 1), 0.2) << name;
+    EXPECT_DOUBLE_EQ(learning_rate(optim, 10), 2) << name;
+    EXPECT_DOUBLE_EQ(learning_rate(optim, 110), name == "constant" ? 2 : 0.2) << name;
+    EXPECT_DOUBLE_EQ(learning_rate(optim, 10000), name == "constant" ? 2 : 0.2) << name;
+  }
+  EXPECT_DOUBLE_EQ(learning_rate(schedule("cosine"), 60), 1.1);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule("linear"), 35), 2 - 1.8 * 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule("wsd"), 70), 2);
+  const auto wsd_at_half = [](const std::string& shape) {
+    OptimConfig optim = schedule("wsd");
+    optim.wsd_shape = shape;
+    return learning_rate(optim, 90);
+  };
+  EXPECT_DOUBLE_EQ(wsd_at_half("linear"), 0.2 + 1.8 * 0.5);
+  EXPECT_DOUBLE_EQ(wsd_at_half("cosine"), 0.2 + 1.8 * 0.5);
+  EXPECT_DOUBLE_EQ(wsd_at_half("exponential"), 0.2 + 1.8 * (2 / std::sqrt(2.0) - 1));
+  EXPECT_DOUBLE_EQ(wsd_at_half("minus_sqrt"), 0.2 + 1.8 * (1 - std::sqrt(0.5)));
+  OptimConfig no_warmup = schedule("cosine");
+  no_warmup.warmup_steps = 0;
+  EXPECT_LT(learning_rate(no_warmup, 1), 2);
+  EXPECT_GT(learning_rate(no_warmup, 1), 1.99);
+}
+
+}  // namespace
+}  // namespace weft

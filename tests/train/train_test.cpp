@@ -1,0 +1,124 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <numeric>
+
+#include "tests/base/temporary_dir.h"
+#include "weft/train/batch.h"
+#include "weft/train/flops.h"
+#include "weft/train/guard.h"
+#include "weft/train/metrics.h"
+#include "weft/train/process.h"
+
+namespace weft {
+namespace {
+
+using testing::ElementsAre;
+
+// Sample i is the numbers from 10 i on, with 0 (the separator) where a value is divisible by 7.
+class Counting : public SampleSource {
+ public:
+  int64_t size() const override { return 1000; }
+  void read(int64_t index, std::span<int64_t> out) const override {
+    std::iota(out.begin(), out.end(), 10 * index);
+    for (int64_t& value : out) value = value % 7 == 0 ? 0 : value;
+  }
+};
+
+std::vector<int64_t> values(const at::Tensor& x) { return {x.data_ptr<int64_t>(), x.data_ptr<int64_t>() + x.numel()}; }
+
+TEST(MicroBatches, AreFlatWithDocumentBoundaries) {
+  const auto batches = make_micro_batches(Counting(), 1, 3, {.seq_len = 5, .micro_batch = 2, .separator = 0});
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_THAT(values(batches[0].tokens), ElementsAre(10, 11, 12, 13, 0, 20, 0, 22, 23, 24));
+  EXPECT_THAT(values(batches[0].labels), ElementsAre(11, 12, 13, 0, 15, 0, 22, 23, 24, 25));
+  EXPECT_THAT(values(batches[0].positions), ElementsAre(0, 1, 2, 3, 0, 0, 0, 1, 2, 3));
+  EXPECT_THAT(batches[0].cu_seqlens, ElementsAre(0, 4, 5, 6, 10));
+  EXPECT_THAT(values(batches[1].index), ElementsAre(10, 11, 12, 13, 14));
+  EXPECT_THAT(batches[1].cu_seqlens, ElementsAre(0, 5));
+  EXPECT_EQ(count_targets(batches), 15);
+}
+
+TEST(MicroBatches, WithoutSeparatorASequenceIsADocument) {
+  const auto batches = make_micro_batches(Counting(), 0, 2, {.seq_len = 8, .micro_batch = 9});
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_THAT(batches[0].cu_seqlens, ElementsAre(0, 8, 16));
+}
+
+TEST(StepGuard, CatchesWhatIsNotFiniteAndSpikes) {
+  TrainConfig train;
+  train.spike_factor = 5;
+  StepGuard guard(train);
+  const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(guard.check(nan, 1), "the loss is nan");
+  EXPECT_EQ(guard.check(1, inf), "the gradient norm is inf");
+  EXPECT_EQ(guard.consecutive_bad(), 2);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(guard.check(1, 2), "");
+  EXPECT_EQ(guard.consecutive_bad(), 0);
+  EXPECT_EQ(guard.check(1, 9.9), "");
+  const std::string spike = guard.check(1, 100);
+  EXPECT_THAT(spike, testing::HasSubstr("above 5 times its mean"));
+
+  StepGuard resumed(train);
+  resumed.restore(nlohmann::json::parse(guard.state().dump()));
+  EXPECT_EQ(resumed.consecutive_bad(), 1);
+  EXPECT_EQ(resumed.check(1, 100), guard.check(1, 100));
+  EXPECT_EQ(resumed.state(), guard.state());
+}
+
+TEST(StepGuard, JudgesNoSpikesWhenOffOrTooEarly) {
+  StepGuard off{TrainConfig{}};
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(off.check(1, std::pow(10, i % 5)), "");
+  TrainConfig train;
+  train.spike_factor = 2;
+  StepGuard early(train);
+  EXPECT_EQ(early.check(1, 1), "");
+  EXPECT_EQ(early.check(1, 1000), "");
+}
+
+TEST(MetricsFile, DropsWhatARestartRunsAgain) {
+  const TemporaryDir dir;
+  Env& env = Env::system();
+  {
+    MetricsFile metrics(env, dir.path(), 0);
+    for (int step = 1; step <= 4; ++step) metrics.append({{"step", step}, {"loss", 1.0 / step}});
+  }
+  std::ofstream(dir / "metrics.jsonl", std::ios::app) << R"({"step":5,"lo)";  // torn by a crash
+  MetricsFile metrics(env, dir.path(), 3);
+  EXPECT_EQ(metrics.lines().size(), 3u);
+  metrics.append({{"step", 4}, {"loss", 0.1 + 0.2}});
+  EXPECT_EQ(env.read(dir / "metrics.jsonl"),
+            "{\"step\":1,\"loss\":1.0}\n{\"step\":2,\"loss\":0.5}\n{\"step\":3,\"loss\":0.3333333333333333}\n"
+            "{\"step\":4,\"loss\":0.30000000000000004}\n");
+  EXPECT_EQ(MetricsFile(env, dir.path(), 100).lines().size(), 4u);
+}
+
+TEST(Flops, AreSixPerWeightAndHalfTheAttention) {
+  ModelConfig model;
+  model.n_layers = 2, model.dim = 8, model.n_heads = 2, model.ffn_dim = 16, model.vocab_size = 10;
+  model.tie_embeddings = false;
+  resolve(&model);
+  const double layers = 2 * (4 * 8 * 8 + 3 * 8 * 16 + 2 * 8), head = 8 + 10 * 8;
+  const double attention = 2 * 3 * 4 * (64 / 2.0) * 8;
+  EXPECT_DOUBLE_EQ(model_flops_per_token(Decoder(model, at::kFloat), 64), 6 * (layers + head) + attention);
+  model.tie_embeddings = true;
+  EXPECT_DOUBLE_EQ(model_flops_per_token(Decoder(model, at::kFloat), 64), 6 * (layers + head) + attention);
+  model.layer_types = {"sliding"}, model.sliding_window = 64;  // the window is the sequence: as full attention
+  EXPECT_DOUBLE_EQ(model_flops_per_token(Decoder(model, at::kFloat), 64), 6 * (layers + head) + attention);
+}
+
+TEST(RunLock, IsHeldByOneProcess) {
+  const TemporaryDir dir;
+  {
+    const RunLock lock(dir.path());
+    EXPECT_ANY_THROW(RunLock(dir.path()));
+  }
+  EXPECT_NO_THROW(RunLock(dir.path()));
+}
+
+}  // namespace
+}  // namespace weft
