@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "weft/base/error.h"
+#include "weft/base/progress.h"
 #include "weft/data/indexed_dataset.h"
 #include "weft/data/text_files.h"
 #include "weft/data/tokenizer.h"
@@ -37,11 +38,13 @@ std::optional<int32_t> end_of_document(const Tokenizer& tokenizer, const BuildOp
 
 // As in Megatron-LM, an empty file is a document without any token.
 void add_document(const Tokenizer& tokenizer, const TextFile& file, std::optional<int32_t> eod,
-                  IndexedDatasetWriter* writer) {
+                  IndexedDatasetWriter* writer, Progress* progress) {
   const auto mapped = Env::system().map(file.path);
   const std::string_view text(reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size());
-  tokenizer.encode(text, SpecialTokens::kAsText,
-                   [&](std::span<const int32_t> ids, std::string_view) { writer->append(ids); });
+  tokenizer.encode(text, SpecialTokens::kAsText, [&](std::span<const int32_t> ids, std::string_view piece) {
+    writer->append(ids);
+    progress->add(int64_t(piece.size()));
+  });
   if (eod && !text.empty()) writer->append(std::span(&*eod, 1));
   writer->end_document();
 }
@@ -55,13 +58,12 @@ void build(const BuildOptions& options) {
   const std::optional<int32_t> eod = end_of_document(tokenizer, options);
   check_writable(options.output + ".idx");
   IndexedDatasetWriter writer(options.output, tokenizer.vocab_size());
-  int64_t bytes = 0;
-  for (const TextFile& file : files) {
-    add_document(tokenizer, file, eod, &writer);
-    bytes += file.bytes;
-  }
+  const int64_t bytes = total_bytes(files);
+  Progress progress("tokenizing", bytes, "bytes");
+  for (const TextFile& file : files) add_document(tokenizer, file, eod, &writer, &progress);
+  progress.finish();
   writer.finish();
-  fmt::print("{} documents, {} tokens, {:.2f} bytes per token\nwrote {} and {}\n", writer.documents(),
+  fmt::print("documents {}, tokens {}, bytes per token {:.2f}\nwrote {} and {}\n", writer.documents(),
              writer.tokens(), double(bytes) / double(writer.tokens()), writer.bin_path(), writer.idx_path());
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "weft/base/error.h"
+#include "weft/base/progress.h"
 #include "weft/data/bpe_train.h"
 #include "weft/data/text_files.h"
 #include "weft/data/tokenizer.h"
@@ -29,20 +30,22 @@ void train(const TrainOptions& options) {
   BpeTrainer trainer(options.vocab_size);
   const std::vector<TextFile> files = find_text_files(options.input);
   check_writable(options.output);
-  int64_t bytes = 0;
+  const int64_t bytes = total_bytes(files);
+  Progress progress("counting words", bytes, "bytes");
   for (const TextFile& file : files) {
     const auto mapped = Env::system().map(file.path);
     trainer.add_text({reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size()});
-    bytes += int64_t(mapped->bytes().size());
+    progress.add(file.bytes);
   }
+  progress.finish();
   const TrainedTokenizer trained = trainer.train();
   write_file_atomically(Env::system(), options.output, trained.json);
   if (trained.vocab_size < options.vocab_size) {
     fmt::print(stderr, "warning: the text has too few repeated pairs for {} tokens: the vocabulary has {}\n",
                options.vocab_size, trained.vocab_size);
   }
-  fmt::print("trained on {} files, {:.1f} MB, {} distinct words\nwrote {}: {} tokens\n", files.size(),
-             double(bytes) / 1e6, trainer.distinct_words(), options.output, trained.vocab_size);
+  fmt::print("trained on {:.1f} MB of text ({} distinct words)\nwrote {}: {} tokens\n", double(bytes) / 1e6,
+             trainer.distinct_words(), options.output, trained.vocab_size);
 }
 
 std::string read_stdin() {

@@ -56,19 +56,23 @@ TextFile probe(const std::string& path) {
 
 }  // namespace
 
+int64_t total_bytes(const std::vector<TextFile>& files) {
+  int64_t bytes = 0;
+  for (const TextFile& file : files) bytes += file.bytes;
+  return bytes;
+}
+
 std::vector<TextFile> find_text_files(const std::vector<std::string>& paths) {
   std::vector<TextFile> files;
-  int64_t bytes = 0;
   for (const std::string& path : paths) {
     std::error_code error;
     const bool is_dir = fs::is_directory(path, error);
     if (!fs::exists(path, error)) fail("{}: no such file or directory", path);
     for (const std::string& file : is_dir ? txt_files_below(path) : std::vector{path}) {
       files.push_back(probe(file));
-      bytes += files.back().bytes;
     }
   }
-  if (bytes == 0) fail("there is no text: {} files, all empty", files.size());
+  if (total_bytes(files) == 0) fail("there is no text: {} files, all empty", files.size());
   return files;
 }
 

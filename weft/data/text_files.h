@@ -18,6 +18,8 @@ struct TextFile {
 /// UTF-8), or if all files are empty.
 std::vector<TextFile> find_text_files(const std::vector<std::string>& paths);
 
+int64_t total_bytes(const std::vector<TextFile>& files);
+
 /// Creates the directory that `path` lies in, if need be, and throws Error if no file could be written at
 /// `path`.
 void check_writable(const std::string& path);
