@@ -1,17 +1,17 @@
 // Runs the shipped binary as a user would.
 #pragma once
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "weft/base/env.h"
 
@@ -20,7 +20,8 @@ namespace weft {
 class Process {
  public:
   /// Starts build/weft with `arguments`; both outputs go to the file `log`. `before_exec` runs in the child.
-  Process(const std::vector<std::string>& arguments, const std::string& log, const std::function<void()>& before_exec = {})
+  Process(const std::vector<std::string>& arguments, const std::string& log,
+          const std::function<void()>& before_exec = {})
       : log_(log) {
     pid_ = fork();
     if (pid_ != 0) return;

@@ -1,5 +1,5 @@
-// What must hold for any decoder: one curve for any cut into micro-batches, odd shapes, documents that do not see
-// each other.
+// What must hold for any decoder: one curve for any cut into micro-batches, odd shapes, documents that do not
+// see each other.
 #include "weft/nn/decoder.h"
 
 #include <ATen/ATen.h>
@@ -70,7 +70,8 @@ TEST(Decoder, DropoutChangesWithTheStepAndIsOffInEvaluation) {
   Decoder decoder(small_model(), at::kDouble);
   decoder.initialise(1);
   const MicroBatch batch = documents({24}, 0, 13);
-  const double one = decoder.forward_backward(batch, 1, {}, 5, 1), two = decoder.forward_backward(batch, 1, {}, 5, 2);
+  const double one = decoder.forward_backward(batch, 1, {}, 5, 1),
+               two = decoder.forward_backward(batch, 1, {}, 5, 2);
   EXPECT_NE(one, two);
   EXPECT_EQ(one, decoder.forward_backward(batch, 1, {}, 5, 1));
   EXPECT_EQ(decoder.loss(batch, 1, 0), decoder.loss(batch, 1, 0));
@@ -80,7 +81,8 @@ TEST(Decoder, DocumentsDoNotSeeEachOther) {
   Decoder decoder(small_model(), at::kDouble);
   decoder.initialise(1);
   const at::Tensor both = decoder.logits(documents({6, 9}, 0, 13));
-  const at::Tensor first = decoder.logits(documents({6}, 0, 13)), second = decoder.logits(documents({9}, 6, 13));
+  const at::Tensor first = decoder.logits(documents({6}, 0, 13)),
+                   second = decoder.logits(documents({9}, 6, 13));
   EXPECT_LT((both - at::cat({first, second})).abs().max().item<double>(), 1e-13);
 }
 
@@ -107,12 +109,14 @@ void check_gradient(const ModelConfig& model, const MicroBatch& batch) {
 
 TEST(Decoder, GradientIsRightAtOddShapes) {
   check_gradient(small_model(), documents({5, 1, 7}, 0, 13));
-  ModelConfig one = small_model();  // one layer, one head, smallest head, tied, batch of one token with a target
+  ModelConfig one =
+      small_model();  // one layer, one head, smallest head, tied, batch of one token with a target
   one.n_layers = one.n_heads = one.n_kv_heads = 1, one.dim = 2, one.head_dim = 2, one.ffn_dim = 1;
   check_gradient(one, documents({1}, 0, 13));
   ModelConfig gemma = small_model();
   gemma.norm_unit_offset = true, gemma.norm_placement = "sandwich", gemma.activation = "gelu_tanh";
-  gemma.layer_types = {"sliding", "full"}, gemma.sliding_window = 3, gemma.attn_softcap = 5, gemma.tie_embeddings = true;
+  gemma.layer_types = {"sliding", "full"}, gemma.sliding_window = 3, gemma.attn_softcap = 5,
+  gemma.tie_embeddings = true;
   gemma.embedding_multiplier = 3.5, gemma.rope_theta_sliding = 100, gemma.mlp_bias = gemma.o_bias = true;
   check_gradient(gemma, documents({11, 2}, 0, 13));
   ModelConfig untied = small_model();
@@ -135,10 +139,14 @@ TEST(Decoder, KnowsWhereEachParamLies) {
       return spec.placement.kind == Placement::Kind::Shard && spec.placement.dim == dim;
     };
     const std::string& name = param->name();
-    if (name.find("q_proj") != std::string::npos || name.find("up_proj") != std::string::npos) EXPECT_TRUE(sharded(0));
-    if (name.find("o_proj.weight") != std::string::npos) EXPECT_TRUE(sharded(1));
-    if (name == "lm_head.weight" || name == "model.embed_tokens.weight") EXPECT_TRUE(sharded(0));
-    const bool head_norm = name.find("q_norm") != std::string::npos || name.find("k_norm") != std::string::npos;
+    const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+    if (has("q_proj") || has("up_proj") || has("lm_head") || has("embed")) {
+      EXPECT_TRUE(sharded(0)) << name;
+    }
+    if (has("o_proj.weight")) {
+      EXPECT_TRUE(sharded(1)) << name;
+    }
+    const bool head_norm = has("q_norm") || has("k_norm");
     EXPECT_EQ(spec.partial, head_norm ? all : data) << name;
   }
   EXPECT_EQ(seen, 2 * 4 + 2);  // per layer: q weight and bias, up, o; embedding and head

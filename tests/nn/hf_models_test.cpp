@@ -1,9 +1,8 @@
-// Every published shape that Weft reads, against transformers: logits, loss, each gradient, and a greedy continuation
-// through the key/value cache.
+// Every published shape that Weft reads, against transformers: logits, loss, each gradient, and a greedy
+// continuation through the key/value cache.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "weft/checkpoint/tensor_io.h"
@@ -28,8 +27,11 @@ class HfModel : public testing::TestWithParam<const char*> {
     const int64_t rows = ids.size(0), length = ids.size(1);
     at::Tensor labels = at::full({rows, length}, kIgnoredLabel, at::kLong);
     labels.narrow(1, 0, length - 1).copy_(ids.narrow(1, 1, length - 1));
-    MicroBatch result{ids.view({-1}), labels.view({-1}), at::arange(length, at::kLong).repeat({rows}),
-                      at::arange(rows * length, at::kLong), {}};
+    MicroBatch result{ids.view({-1}),
+                      labels.view({-1}),
+                      at::arange(length, at::kLong).repeat({rows}),
+                      at::arange(rows * length, at::kLong),
+                      {}};
     for (int64_t row = 0; row <= rows; ++row) result.cu_seqlens.push_back(row * length);
     return result;
   }
@@ -46,9 +48,11 @@ class HfModel : public testing::TestWithParam<const char*> {
     size_t gradients = 0;
     for (const Param* param : decoder->params()) {
       ++gradients;
-      EXPECT_LT(relative_error(param->grad(), read_tensor(expected, "grad." + param->name())), bound) << param->name();
+      EXPECT_LT(relative_error(param->grad(), read_tensor(expected, "grad." + param->name())), bound)
+          << param->name();
     }
-    EXPECT_EQ(gradients + 3, expected.header().tensors.size()) << "input_ids, logits, loss and every gradient";
+    EXPECT_EQ(gradients + 3, expected.header().tensors.size())
+        << "input_ids, logits, loss and every gradient";
   }
 };
 
@@ -64,15 +68,17 @@ TEST_P(HfModel, ContinuesGreedilyThroughTheCache) {
   at::Tensor next = ids[0].narrow(0, 0, prompt);
   std::vector<int64_t> made;
   while (made.size() < greedy.size()) {
-    made.push_back(sample_token(decoder->next_logits(next, caches), {.temperature = 0}, int64_t(made.size())));
+    made.push_back(
+        sample_token(decoder->next_logits(next, caches), {.temperature = 0}, int64_t(made.size())));
     next = at::tensor(std::vector<int64_t>{made.back()}, at::kLong);
   }
   EXPECT_EQ(made, greedy);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HfModel,
-                         testing::Values("gemma2", "gemma3", "llama-bias-headdim", "llama-gqa", "llama-mha-tied",
-                                         "llama3-rope", "mistral-window", "qwen2", "qwen3", "smollm3-nope"),
+                         testing::Values("gemma2", "gemma3", "llama-bias-headdim", "llama-gqa",
+                                         "llama-mha-tied", "llama3-rope", "mistral-window", "qwen2", "qwen3",
+                                         "smollm3-nope"),
                          [](const auto& param_info) {
                            std::string name = param_info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -1,11 +1,11 @@
 #include "weft/nn/sampling.h"
 
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <map>
 #include <set>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 namespace weft {
 namespace {
@@ -38,7 +38,7 @@ TEST(Sampling, TopKAndTopPKeepTheMostLikely) {
   };
   EXPECT_EQ(keys(draw({.top_k = 2}, 500)), (std::set<int64_t>{1, 3}));
   EXPECT_EQ(keys(draw({.top_k = 3}, 500)), (std::set<int64_t>{1, 2, 3}));
-  EXPECT_EQ(keys(draw({.top_p = 0.5}, 500)), (std::set<int64_t>{1, 3}));   // 0.40 + 0.40
+  EXPECT_EQ(keys(draw({.top_p = 0.5}, 500)), (std::set<int64_t>{1, 3}));  // 0.40 + 0.40
   EXPECT_EQ(keys(draw({.top_p = 0.3}, 500)), (std::set<int64_t>{1}));
   EXPECT_EQ(keys(draw({.top_p = 1e-9}, 50)), (std::set<int64_t>{1}));
   EXPECT_EQ(keys(draw({.top_k = 1000}, 5000)).count(0), 1u);

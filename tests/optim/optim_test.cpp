@@ -1,7 +1,7 @@
+#include <cmath>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-
-#include <cmath>
 
 #include "weft/base/error.h"
 #include "weft/optim/adamw.h"
@@ -40,7 +40,8 @@ TEST(AdamW, FollowsThePaper) {
   };
   std::vector<Reference> references;
   for (const auto& param : unit.params())
-    references.push_back({param->weight().clone(), at::zeros_like(param->weight()), at::zeros_like(param->weight())});
+    references.push_back(
+        {param->weight().clone(), at::zeros_like(param->weight()), at::zeros_like(param->weight())});
   const double lr = 0.01, clip = 0.5;
   for (int64_t t = 1; t <= 5; ++t) {
     set_gradient(unit, t);
@@ -61,7 +62,12 @@ TEST(AdamW, FollowsThePaper) {
     EXPECT_LT((adamw.exp_avg(param) - references[i].m).abs().max().item<double>(), 1e-15) << param.name();
     EXPECT_LT((adamw.exp_avg_sq(param) - references[i].v).abs().max().item<double>(), 1e-15) << param.name();
   }
-  EXPECT_EQ(unit.weights().narrow(0, unit.numel(), unit.weights().numel() - unit.numel()).abs().sum().item<double>(), 0)
+  EXPECT_EQ(unit.weights()
+                .narrow(0, unit.numel(), unit.weights().numel() - unit.numel())
+                .abs()
+                .sum()
+                .item<double>(),
+            0)
       << "padding stays zero";
 }
 
@@ -96,7 +102,8 @@ TEST(GradientNorm, CountsEveryElementInFp64) {
 
 OptimConfig schedule(const std::string& name) {
   OptimConfig optim;
-  optim.schedule = name, optim.lr = 2, optim.min_lr_ratio = 0.1, optim.warmup_steps = 10, optim.decay_steps = 110;
+  optim.schedule = name, optim.lr = 2, optim.min_lr_ratio = 0.1, optim.warmup_steps = 10,
+  optim.decay_steps = 110;
   optim.wsd_steps = 40;
   return optim;
 }

@@ -1,18 +1,19 @@
-#include <ATen/ATen.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <fstream>
 #include <limits>
 #include <numeric>
 
-#include "tests/base/temporary_dir.h"
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "weft/train/batch.h"
 #include "weft/train/flops.h"
 #include "weft/train/guard.h"
 #include "weft/train/metrics.h"
 #include "weft/train/process.h"
+
+#include "tests/base/temporary_dir.h"
 
 namespace weft {
 namespace {
@@ -29,7 +30,9 @@ class Counting : public SampleSource {
   }
 };
 
-std::vector<int64_t> values(const at::Tensor& x) { return {x.data_ptr<int64_t>(), x.data_ptr<int64_t>() + x.numel()}; }
+std::vector<int64_t> values(const at::Tensor& x) {
+  return {x.data_ptr<int64_t>(), x.data_ptr<int64_t>() + x.numel()};
+}
 
 TEST(MicroBatches, AreFlatWithDocumentBoundaries) {
   const auto batches = make_micro_batches(Counting(), 1, 3, {.seq_len = 5, .micro_batch = 2, .separator = 0});
@@ -107,7 +110,8 @@ TEST(Flops, AreSixPerWeightAndHalfTheAttention) {
   EXPECT_DOUBLE_EQ(model_flops_per_token(Decoder(model, at::kFloat), 64), 6 * (layers + head) + attention);
   model.tie_embeddings = true;
   EXPECT_DOUBLE_EQ(model_flops_per_token(Decoder(model, at::kFloat), 64), 6 * (layers + head) + attention);
-  model.layer_types = {"sliding"}, model.sliding_window = 64;  // the window is the sequence: as full attention
+  model.layer_types = {"sliding"},
+  model.sliding_window = 64;  // the window is the sequence: as full attention
   EXPECT_DOUBLE_EQ(model_flops_per_token(Decoder(model, at::kFloat), 64), 6 * (layers + head) + attention);
 }
 

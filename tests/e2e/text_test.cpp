@@ -1,0 +1,131 @@
+// From text to text through the shipped binary, and the commands around it.
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "weft/base/safetensors.h"
+
+#include "tests/base/temporary_dir.h"
+#include "tests/e2e/process.h"
+
+namespace weft {
+namespace {
+
+using testing::HasSubstr;
+
+class Text : public testing::Test {
+ protected:
+  TemporaryDir dir;
+
+  Result weft(const std::vector<std::string>& arguments) { return run_weft(arguments, dir / "log"); }
+
+  void write_text(const std::string& name, int repeat) {
+    std::filesystem::create_directories(dir / "text");
+    std::ofstream file(dir / "text/" + name);
+    for (int i = 0; i < repeat; ++i) file << "the quick brown fox jumps over the lazy dog " << i % 10 << ". ";
+  }
+
+  std::vector<std::string> train_arguments() {
+    return {"train", dir / "config.toml", "--set", "log.run_dir=" + (dir / "run")};
+  }
+
+  void prepare() {
+    for (int i = 0; i < 5; ++i) write_text("doc" + std::to_string(i) + ".txt", 60 + i);
+    const auto tokenizer = weft({"tokenizer", "train", "--input", dir / "text", "--vocab-size", "300",
+                                 "--output", dir / "tokenizer.json"});
+    ASSERT_EQ(tokenizer.status, 0) << tokenizer.output;
+    const auto data = weft({"data", "build", "--input", dir / "text", "--tokenizer", dir / "tokenizer.json",
+                            "--output", dir / "tokens"});
+    ASSERT_EQ(data.status, 0) << data.output;
+    std::ofstream(dir / "config.toml")
+        << "[model]\nn_layers = 2\ndim = 32\nn_heads = 2\n[data]\ntrain = [\"" << dir / "tokens"
+        << "\"]\ntokenizer = \"" << dir / "tokenizer.json"
+        << "\"\nvalid_fraction = 0.2\n[train]\nsteps = 60\nseq_len = 32\nmicro_batch = 4\n"
+        << "global_batch = 4\neval_every = 20\n[optim]\nlr = 1e-2\n"
+        << "[log]\nbigram_baseline = true\n";
+  }
+};
+
+TEST_F(Text, BecomesAModelThatWrites) {
+  prepare();
+  const auto trained = weft(train_arguments());
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_THAT(trained.output, HasSubstr("interpolated bigram"));
+  const std::string page = Env::system().read(dir / "run/loss.html");
+  EXPECT_THAT(page, HasSubstr("<svg"));
+  EXPECT_THAT(page, testing::Not(HasSubstr("http://cdn")));
+
+  const std::vector<std::string> generate = {"generate",     dir / "run", "--prompt",      "the quick",
+                                             "--max-tokens", "12",        "--temperature", "0"};
+  const auto written = weft(generate);
+  ASSERT_EQ(written.status, 0) << written.output;
+  EXPECT_THAT(written.output, testing::StartsWith("the quick brown fox jumps over"));
+  EXPECT_EQ(weft(generate).output, written.output);
+
+  const auto sampled = [&](const char* seed) {
+    return weft({"generate", dir / "run", "--prompt", "", "--max-tokens", "30", "--temperature", "2",
+                 "--seed", seed})
+        .output;
+  };
+  EXPECT_EQ(sampled("1"), sampled("1"));
+  EXPECT_NE(sampled("1"), sampled("2"));
+}
+
+TEST_F(Text, TruncatedOrMissingDataIsNamed) {
+  prepare();
+  const auto size = std::filesystem::file_size(dir / "tokens.idx");
+  std::filesystem::resize_file(dir / "tokens.idx", size - 3);
+  auto result = weft(train_arguments());
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.output, HasSubstr("tokens.idx"));
+  std::filesystem::remove(dir / "tokens.idx");
+  result = weft(train_arguments());
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.output, HasSubstr("tokens.idx"));
+  EXPECT_FALSE(Env::system().exists(dir / "run"));
+}
+
+TEST_F(Text, EmptyTextIsNamed) {
+  prepare();
+  std::filesystem::create_directories(dir / "empty");
+  std::ofstream(dir / "empty/nothing.txt").close();
+  for (const std::string& input : {dir / "empty", dir / "missing"}) {
+    const auto result = weft(
+        {"data", "build", "--input", input, "--tokenizer", dir / "tokenizer.json", "--output", dir / "none"});
+    EXPECT_EQ(result.status, 1) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(input));
+    EXPECT_FALSE(Env::system().exists(dir / "none.idx"));
+  }
+}
+
+TEST_F(Text, LogitsOfAHuggingFaceFolder) {
+  const std::string model = WEFT_FIXTURES "/hf/qwen3";
+  const auto result = weft({"logits", model, "--input", model + "/expected.safetensors", "--output",
+                            dir / "out.safetensors", "--grad", "--dtype", "fp64"});
+  ASSERT_EQ(result.status, 0) << result.output;
+  const SafetensorsFile made(Env::system(), dir / "out.safetensors");
+  const SafetensorsFile expected(Env::system(), model + "/expected.safetensors");
+  for (const auto& [name, info] : expected.header().tensors) {
+    if (name == "input_ids") continue;
+    EXPECT_EQ(made.info(name).dtype, "F64") << name;
+    EXPECT_EQ(made.info(name).shape, info.shape) << name;
+  }
+  const auto missing =
+      weft({"logits", model, "--input", model + "/model.safetensors", "--output", dir / "none"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.output, HasSubstr("input_ids"));
+}
+
+TEST_F(Text, UsageErrorsHaveTheirOwnStatus) {
+  EXPECT_EQ(weft({"--help"}).status, 0);
+  EXPECT_EQ(weft({"--version"}).status, 0);
+  EXPECT_EQ(weft({"trian"}).status, 2);
+  EXPECT_THAT(weft({"trian"}).output, HasSubstr("train"));
+  EXPECT_EQ(weft({"generate", dir / "nowhere", "--prompt", "x"}).status, 1);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,259 @@
+// The shipped binary trains: the reference run, restarts after kill -9 and signals, damaged checkpoints, bad
+// input.
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "weft/base/philox.h"
+#include "weft/base/safetensors.h"
+
+#include "tests/base/temporary_dir.h"
+#include "tests/e2e/process.h"
+
+namespace weft {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kTiny = WEFT_FIXTURES "/llama-tiny";
+Env& env = Env::system();
+
+std::vector<nlohmann::json> metrics(const std::string& run_dir) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(env.read(run_dir + "/metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+// What must not depend on when and where a step ran, with every digit.
+std::vector<std::string> curve(const std::string& run_dir) {
+  std::vector<std::string> result;
+  for (const auto& line : metrics(run_dir))
+    result.push_back(nlohmann::json{line.at("step"), line.at("loss"), line.at("grad_norm"), line.at("lr"),
+                                    line.at("tokens")}
+                         .dump());
+  return result;
+}
+
+class Train : public testing::Test {
+ protected:
+  TemporaryDir dir;
+
+  // A config of a very small model on random tokens [200, 3, 18], with everything on that could break a
+  // resume.
+  std::string small_config() {
+    std::vector<int64_t> tokens(200 * 3 * 18);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = philox(1, i)[0] % 31;
+    write_safetensors(env, dir / "tokens.safetensors",
+                      {{"tokens", "I64", {200, 3, 18}, std::as_bytes(std::span(tokens))}});
+    std::ofstream(dir / "config.toml") << R"(
+[model]
+n_layers = 2
+dim = 24
+n_heads = 3
+n_kv_heads = 1
+vocab_size = 31
+dropout = 0.1
+attention_dropout = 0.1
+[data]
+format = "tensor"
+train = [")" << dir / "tokens.safetensors"
+                                       << R"("]
+[train]
+steps = 40
+seq_len = 17
+micro_batch = 2
+global_batch = 3
+spike_factor = 50.0
+[optim]
+warmup_steps = 5
+schedule = "wsd"
+[checkpoint]
+save_every = 1
+keep_last = 3
+)";
+    return dir / "config.toml";
+  }
+
+  std::vector<std::string> train(const std::string& config, const std::string& run,
+                                 const std::vector<std::string>& sets = {}) {
+    std::vector<std::string> arguments = {"train", config, "--set", "log.run_dir=" + (dir / run)};
+    for (const auto& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    return arguments;
+  }
+
+  std::string final_weights(const std::string& run, int step) {
+    return env.read(dir / run + fmt::format("/checkpoints/step-{:08}/rank-00000.safetensors", step));
+  }
+
+  void check_reference(const std::string& precision, double bound);
+};
+
+void Train::check_reference(const std::string& precision, double bound) {
+  std::ofstream(dir / "tiny.toml") << "[model]\nfrom_hf = \"" << kTiny
+                                   << "\"\n[data]\nformat = \"tensor\"\ntrain = [\"" << kTiny
+                                   << "/tokens.safetensors\"]\n"
+                                   << "[train]\nsteps = 20\nseq_len = 64\nmicro_batch = 3\nglobal_batch = 8\n"
+                                   << "[optim]\nlr = 3e-4\nschedule = \"constant\"\ndecay = \"all\"\n"
+                                   << "[memory]\nloss_chunk = 100\n";
+  const auto result =
+      run_weft(train(dir / "tiny.toml", "run", {"precision.compute=" + precision}), dir / "log");
+  ASSERT_EQ(result.status, 0) << result.output;
+  const auto expected = nlohmann::json::parse(
+      env.read(kTiny + "/expected.json"))["steps"][precision == "fp64" ? "float64" : "float32"];
+  const auto lines = metrics(dir / "run");
+  ASSERT_EQ(lines.size(), 20u);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i]["step"], i + 1);
+    for (const char* key : {"loss", "grad_norm"}) {
+      const double wanted = expected[i][key];
+      EXPECT_NEAR(lines[i][key].get<double>(), wanted, bound * wanted) << key << " of step " << i + 1;
+    }
+  }
+}
+
+TEST_F(Train, EqualsTheReferenceRunInFp64) {
+  check_reference("fp64", 1e-10);
+  const SafetensorsFile made(env, dir / "run/checkpoints/step-00000020/rank-00000.safetensors");
+  size_t compared = 0;
+  for (const char* part : {"layers", "rest"}) {
+    const SafetensorsFile wanted(env, kTiny + "/final-" + part + ".safetensors");
+    for (const auto& [name, info] : wanted.header().tensors) {
+      const auto a = made.data(name), b = wanted.data(name);
+      ASSERT_EQ(a.size(), b.size()) << name;
+      double difference = 0, largest = 0;
+      for (size_t i = 0; i < a.size(); i += 8) {
+        double x, y;
+        std::memcpy(&x, &a[i], 8), std::memcpy(&y, &b[i], 8);
+        difference = std::max(difference, std::abs(x - y)), largest = std::max(largest, std::abs(y));
+      }
+      EXPECT_LT(difference, 1e-10 * largest) << name;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 21u);
+}
+
+TEST_F(Train, EqualsTheReferenceRunInFp32) { check_reference("fp32", 1e-5); }
+
+TEST_F(Train, ResumesBitwiseAfterKillsDuringSaves) {
+  const std::string config = small_config();
+  const std::vector<std::string> sets = {"train.steps=60"};
+  ASSERT_EQ(run_weft(train(config, "whole", sets), dir / "log").status, 0) << env.read(dir / "log");
+  std::mt19937 random(7);
+  int kills = 0;
+  const auto saving = [&] {
+    for (const auto& name : env.list(dir / "broken/checkpoints"))
+      if (name.rfind(".tmp-", 0) == 0) return true;
+    return false;
+  };
+  while (kills < 20) {
+    Process process(train(config, "broken", sets), dir / "log");
+    ASSERT_TRUE(process.wait_until(saving))
+        << "the run ended before it was killed 20 times: " << process.output();
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 12000));
+    process.signal(SIGKILL);
+    ASSERT_EQ(process.wait(), 128 + SIGKILL) << process.output();
+    ++kills;
+  }
+  const auto result = run_weft(train(config, "broken", sets), dir / "log");
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_EQ(curve(dir / "broken"), curve(dir / "whole"));
+  EXPECT_EQ(final_weights("broken", 60), final_weights("whole", 60));
+  EXPECT_EQ(env.list(dir / "broken/checkpoints").size(), 3u) << "keep_last";
+}
+
+TEST_F(Train, SavesAndExitsOnSignals) {
+  const std::string config = small_config();
+  ASSERT_EQ(run_weft(train(config, "whole"), dir / "log").status, 0) << env.read(dir / "log");
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Process process(train(config, "stopped", {"checkpoint.save_every=0"}), dir / "log");
+    const auto lines_before = env.exists(dir / "stopped/metrics.jsonl") ? metrics(dir / "stopped").size() : 0;
+    ASSERT_TRUE(process.wait_until([&] {
+      const std::string path = dir / "stopped/metrics.jsonl";
+      const std::string text = env.exists(path) ? env.read(path) : "";
+      return size_t(std::count(text.begin(), text.end(), '\n')) > lines_before + 2;
+    }));
+    process.signal(signal);
+    EXPECT_EQ(process.wait(), 0);
+    EXPECT_THAT(process.output(), HasSubstr("the same command continues"));
+  }
+  ASSERT_EQ(run_weft(train(config, "stopped"), dir / "log").status, 0);
+  EXPECT_EQ(curve(dir / "stopped"), curve(dir / "whole"));
+}
+
+TEST_F(Train, UsesTheLastGoodCheckpointWhenOneIsDamaged) {
+  const std::string config = small_config();
+  ASSERT_EQ(run_weft(train(config, "whole"), dir / "log").status, 0) << env.read(dir / "log");
+  ASSERT_EQ(run_weft(train(config, "run", {"train.steps=10", "optim.decay_steps=40"}), dir / "log").status,
+            0);
+  const std::string file = dir / "run/checkpoints/step-00000010/rank-00000.safetensors";
+  {
+    std::fstream damaged(file, std::ios::in | std::ios::out | std::ios::binary);
+    damaged.seekg(5000);
+    const char byte = char(damaged.get() ^ 4);
+    damaged.seekp(5000);
+    damaged.put(byte);
+  }
+  const auto result = run_weft(train(config, "run"), dir / "log");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.output, HasSubstr("step-00000010/rank-00000.safetensors"));
+  EXPECT_THAT(result.output, HasSubstr("resuming after step 9"));
+  EXPECT_EQ(curve(dir / "run"), curve(dir / "whole"));
+}
+
+TEST_F(Train, TellsOfBadInputBeforeWorkIsLost) {
+  const std::string config = small_config();
+  const auto failing = [&](const std::vector<std::string>& sets, const std::string& run = "bad") {
+    const auto result = run_weft(train(config, run, sets), dir / "log");
+    EXPECT_EQ(result.status, 1) << result.output;
+    return result.output;
+  };
+  EXPECT_THAT(failing({"data.train=" + (dir / "nothing.safetensors")}), HasSubstr("nothing.safetensors"));
+  EXPECT_THAT(failing({"train.steps=201"}), HasSubstr("200"));
+  EXPECT_THAT(failing({"model.vocab_size=30"}), HasSubstr("30"));
+  EXPECT_THAT(failing({"train.seq_len=16"}), HasSubstr("17"));
+  EXPECT_THAT(failing({"optim.lr=fast", "model.n_layer=3"}),
+              testing::AllOf(HasSubstr("optim.lr"), HasSubstr("n_layers"), HasSubstr("--set")));
+  EXPECT_THAT(failing({}, "config.toml/run"), HasSubstr("config.toml/run"));
+  EXPECT_THAT(failing({"optim.lr=1", "train.on_bad_step=stop", "train.spike_factor=1.01"}),
+              HasSubstr("stopped before"));
+
+  ASSERT_EQ(run_weft(train(config, "good", {"train.steps=3"}), dir / "log").status, 0)
+      << env.read(dir / "log");
+  EXPECT_THAT(failing({"model.ffn_dim=100"}, "good"), HasSubstr("mlp.up_proj.weight"));
+}
+
+TEST_F(Train, AFullDiskLeavesTheGoodCheckpoint) {
+  const std::string config = small_config();
+  ASSERT_EQ(run_weft(train(config, "run", {"train.steps=5"}), dir / "log").status, 0)
+      << env.read(dir / "log");
+  const std::string before = final_weights("run", 5);
+  const auto limited = [](rlim_t bytes) {
+    return [bytes] {
+      const rlimit limit{bytes, bytes};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    };
+  };
+  // Too little room is said at once, before any step; room that turns out too small, at the save.
+  auto result = run_weft(train(config, "run"), dir / "log", limited(20000));
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.output, HasSubstr("a checkpoint takes"));
+  result = run_weft(train(config, "run", {"train.steps=8"}), dir / "log", limited(before.size() - 100));
+  EXPECT_EQ(result.status, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("rank-00000.safetensors"));
+  EXPECT_EQ(final_weights("run", 5), before);
+  EXPECT_EQ(run_weft(train(config, "run"), dir / "log").status, 0);
+  ASSERT_EQ(run_weft(train(config, "whole"), dir / "log").status, 0);
+  EXPECT_EQ(curve(dir / "run"), curve(dir / "whole"));
+}
+
+}  // namespace
+}  // namespace weft
