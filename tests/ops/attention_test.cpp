@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "weft/base/philox.h"

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/ops/gradcheck.h"
@@ -13,10 +14,9 @@ namespace {
 OpCase linear_case(int64_t tokens, int64_t in, const std::vector<int64_t>& outs, bool bias) {
   OpCase c;
   c.inputs = {normals({tokens, in}, 1)};
-  for (size_t i = 0; i < outs.size(); ++i)
-    c.params.push_back({"w" + std::to_string(i), {outs[i], in}, {}, {}});
+  for (size_t i = 0; i < outs.size(); ++i) c.params.push_back({fmt::format("w{}", i), {outs[i], in}, {}, {}});
   if (bias)
-    for (size_t i = 0; i < outs.size(); ++i) c.params.push_back({"b" + std::to_string(i), {outs[i]}, {}, {}});
+    for (size_t i = 0; i < outs.size(); ++i) c.params.push_back({fmt::format("b{}", i), {outs[i]}, {}, {}});
   const auto n = std::ptrdiff_t(outs.size());
   c.op = [n](const Tensors& x, const std::vector<Param*>& p) {
     return Tensors{linear(x[0], {p.begin(), p.begin() + n}, {p.begin() + n, p.end()})};

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "weft/param/param.h"
@@ -55,7 +56,7 @@ TEST(ParamUnit, ParamsLieSideBySideInOrder) {
 TEST(ParamUnit, ReferencesStayValidAsParamsAreAdded) {
   ParamUnit unit("unit", at::kFloat);
   const Param& first = unit.add(spec("first", {3}));
-  for (int i = 0; i < 100; ++i) unit.add(spec("p" + std::to_string(i), {1}));
+  for (int i = 0; i < 100; ++i) unit.add(spec(fmt::format("p{}", i), {1}));
   EXPECT_EQ(&first, unit.params().front().get());
   EXPECT_EQ(first.name(), "first");
 }
