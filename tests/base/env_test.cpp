@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/error_of.h"
 #include "tests/base/fault_env.h"
 #include "tests/base/temporary_dir.h"
 
@@ -21,16 +22,6 @@ void write(Env& env, const std::string& path, std::string_view text, bool sync =
   file->append(text);
   if (sync) file->sync();
   file->close();
-}
-
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 class SystemEnv : public testing::Test {

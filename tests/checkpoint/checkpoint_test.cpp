@@ -8,6 +8,7 @@
 
 #include "weft/base/safetensors.h"
 
+#include "tests/base/error_of.h"
 #include "tests/base/fault_env.h"
 #include "tests/base/temporary_dir.h"
 #include "tests/checkpoint/tiny_state.h"
@@ -19,16 +20,6 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 class Checkpoints : public testing::Test {
  protected:

@@ -7,6 +7,7 @@
 #include "weft/base/safetensors.h"
 #include "weft/checkpoint/checkpoint.h"
 
+#include "tests/base/error_of.h"
 #include "tests/base/temporary_dir.h"
 #include "tests/checkpoint/tiny_state.h"
 
@@ -15,16 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 using Range = std::pair<int64_t, int64_t>;
-
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Lays a checkpoint of one [5, 7] weight, whose element i is i, over files, each with boxes of it.
 class BoxedLoad : public testing::Test {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <thread>
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -32,7 +31,7 @@ void on_stop_signal(int signal) {
 }  // namespace
 
 void set_up_process(int64_t threads) {
-  at::set_num_threads(threads > 0 ? int(threads) : std::max(1, int(std::thread::hardware_concurrency())));
+  if (threads > 0) at::set_num_threads(int(threads));
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }

@@ -100,6 +100,10 @@ std::vector<StateTensor> Trainer::state_tensors() const {
 
 void Trainer::resume() {
   std::optional<Checkpoint> checkpoint;
+  if (!config_.checkpoint.resume && !env_.list(checkpoint_root(config_)).empty())
+    fail("{} holds checkpoints of an earlier run, and checkpoint.resume is false: choose another log.run_dir, or remove "
+         "them",
+         checkpoint_root(config_));
   if (config_.checkpoint.resume)
     checkpoint = find_checkpoint(env_, checkpoint_root(config_), [](const std::string& warning) {
       fmt::print(stderr, "weft: warning: {}\n", warning);
