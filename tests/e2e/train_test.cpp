@@ -223,10 +223,10 @@ TEST_F(Train, TellsOfBadInputBeforeWorkIsLost) {
   EXPECT_THAT(failing({"optim.lr=fast", "model.n_layer=3"}),
               testing::AllOf(HasSubstr("optim.lr"), HasSubstr("n_layers"), HasSubstr("--set")));
   EXPECT_THAT(failing({}, "config.toml/run"), HasSubstr("config.toml/run"));
-  EXPECT_THAT(failing({"optim.lr=1", "train.on_bad_step=stop", "train.spike_factor=1.01"}),
+  EXPECT_THAT(failing({"train.on_bad_step=stop", "train.spike_factor=1.01"}),
               HasSubstr("stopped before"));
 
-  ASSERT_EQ(run_weft(train(config, "good", {"train.steps=3"}), dir / "log").status, 0)
+  ASSERT_EQ(run_weft(train(config, "good", {"train.steps=6"}), dir / "log").status, 0)
       << env.read(dir / "log");
   EXPECT_THAT(failing({"model.ffn_dim=100"}, "good"), HasSubstr("mlp.up_proj.weight"));
 }

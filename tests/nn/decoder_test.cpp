@@ -90,7 +90,7 @@ TEST(Decoder, DocumentsDoNotSeeEachOther) {
 void check_gradient(const ModelConfig& model, const MicroBatch& batch) {
   Decoder decoder(model, at::kDouble);
   decoder.initialise(3);
-  const double normaliser = 1 / targets_of({batch}), step = 1e-5;
+  const double normaliser = 1 / targets_of({batch}), step = 1e-6;
   for (const auto& unit : decoder.units()) {
     const at::Tensor direction = at::sin(at::arange(unit->weights().numel(), at::kDouble) * 1.7);
     const auto loss_at = [&](double t) {

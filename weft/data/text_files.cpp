@@ -72,7 +72,7 @@ std::vector<TextFile> find_text_files(const std::vector<std::string>& paths) {
       files.push_back(probe(file));
     }
   }
-  if (total_bytes(files) == 0) fail("there is no text: {} files, all empty", files.size());
+  if (total_bytes(files) == 0) fail("there is no text in {}: {} files, all empty", fmt::join(paths, ", "), files.size());
   return files;
 }
 
