@@ -23,28 +23,17 @@ class HfModel : public testing::TestWithParam<const char*> {
   const SafetensorsFile expected{env, dir + "/expected.safetensors"};
   const at::Tensor ids = read_tensor(expected, "input_ids").clone();
 
-  MicroBatch batch() const {
-    const int64_t rows = ids.size(0), length = ids.size(1);
-    at::Tensor labels = at::full({rows, length}, kIgnoredLabel, at::kLong);
-    labels.narrow(1, 0, length - 1).copy_(ids.narrow(1, 1, length - 1));
-    MicroBatch result{ids.view({-1}),
-                      labels.view({-1}),
-                      at::arange(length, at::kLong).repeat({rows}),
-                      at::arange(rows * length, at::kLong),
-                      {}};
-    for (int64_t row = 0; row <= rows; ++row) result.cu_seqlens.push_back(row * length);
-    return result;
-  }
+  const MicroBatch batch = micro_batch_of_rows(ids);
 
   void compare(at::ScalarType dtype, double bound) {
     const auto decoder = load_hf_model(env, dir, dtype);
     const double targets = double(ids.size(0) * (ids.size(1) - 1));
-    const at::Tensor logits = decoder->logits(batch()).view({ids.size(0), ids.size(1), -1});
+    const at::Tensor logits = decoder->logits(batch).view({ids.size(0), ids.size(1), -1});
     EXPECT_LT(relative_error(logits, read_tensor(expected, "logits")), bound);
-    const double loss = decoder->forward_backward(batch(), 1 / targets, {}, 0, 0);
+    const double loss = decoder->forward_backward(batch, 1 / targets, {}, 0, 0);
     const double wanted = read_tensor(expected, "loss").item<double>();
     EXPECT_NEAR(loss, wanted, bound * wanted);
-    EXPECT_NEAR(decoder->loss(batch(), 1 / targets, 0), wanted, bound * wanted);
+    EXPECT_NEAR(decoder->loss(batch, 1 / targets, 0), wanted, bound * wanted);
     size_t gradients = 0;
     for (const Param* param : decoder->params()) {
       ++gradients;

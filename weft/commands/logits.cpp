@@ -13,20 +13,6 @@
 namespace weft {
 namespace {
 
-// input_ids [batch, seq] as one flat micro-batch of `batch` documents; the last token of each has no target.
-MicroBatch batch_of(const at::Tensor& ids) {
-  const int64_t rows = ids.size(0), length = ids.size(1);
-  at::Tensor labels = at::full({rows, length}, kIgnoredLabel, at::kLong);
-  if (length > 1) labels.narrow(1, 0, length - 1).copy_(ids.narrow(1, 1, length - 1));
-  MicroBatch batch{ids.reshape({-1}),
-                   labels.view({-1}),
-                   at::arange(length, at::kLong).repeat({rows}),
-                   at::arange(rows * length, at::kLong),
-                   {}};
-  for (int64_t row = 0; row <= rows; ++row) batch.cu_seqlens.push_back(row * length);
-  return batch;
-}
-
 at::Tensor read_input_ids(Env& env, const std::string& path, int64_t vocab) {
   const SafetensorsFile file(env, path);
   const at::Tensor ids = read_tensor(file, "input_ids").to(at::kLong, /*non_blocking=*/false, /*copy=*/true);
@@ -44,7 +30,7 @@ int write_logits(const LogitsOptions& options) {
   Env& env = Env::system();
   const auto decoder = load_hf_model(env, options.hf_dir, options.dtype == "fp64" ? at::kDouble : at::kFloat);
   const at::Tensor ids = read_input_ids(env, options.input, decoder->model().vocab_size);
-  const MicroBatch batch = batch_of(ids);
+  const MicroBatch batch = micro_batch_of_rows(ids);
   const int64_t targets = ids.size(0) * (ids.size(1) - 1);
   const double normaliser = targets > 0 ? 1.0 / double(targets) : 0;
 

@@ -17,4 +17,8 @@ struct MicroBatch {
   std::vector<int64_t> cu_seqlens;  // document boundaries: 0, …, tokens
 };
 
+/// ids [rows, length] int64 as one micro-batch: each row is a document, each token's label the one behind it,
+/// and the last token of a row has no target.
+MicroBatch micro_batch_of_rows(const at::Tensor& ids);
+
 }  // namespace weft
