@@ -223,8 +223,13 @@ TEST_F(Train, TellsOfBadInputBeforeWorkIsLost) {
   EXPECT_THAT(failing({"optim.lr=fast", "model.n_layer=3"}),
               testing::AllOf(HasSubstr("optim.lr"), HasSubstr("n_layers"), HasSubstr("--set")));
   EXPECT_THAT(failing({}, "config.toml/run"), HasSubstr("config.toml/run"));
-  EXPECT_THAT(failing({"train.on_bad_step=stop", "train.spike_factor=1.01"}),
-              HasSubstr("stopped before"));
+
+  // A run that stops keeps the steps before the bad one.
+  const std::string stopped =
+      failing({"train.on_bad_step=stop", "train.spike_factor=1.01", "checkpoint.save_every=0"}, "spike");
+  EXPECT_THAT(stopped, HasSubstr("stopped before the update"));
+  EXPECT_EQ(env.list(dir / "spike/checkpoints"),
+            std::vector<std::string>{fmt::format("step-{:08}", metrics(dir / "spike").size())});
 
   ASSERT_EQ(run_weft(train(config, "good", {"train.steps=6"}), dir / "log").status, 0)
       << env.read(dir / "log");

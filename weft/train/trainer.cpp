@@ -101,9 +101,11 @@ std::vector<StateTensor> Trainer::state_tensors() const {
 void Trainer::resume() {
   std::optional<Checkpoint> checkpoint;
   if (!config_.checkpoint.resume && !env_.list(checkpoint_root(config_)).empty())
-    fail("{} holds checkpoints of an earlier run, and checkpoint.resume is false: choose another log.run_dir, or remove "
-         "them",
-         checkpoint_root(config_));
+    fail(
+        "{} holds checkpoints of an earlier run, and checkpoint.resume is false: choose another log.run_dir, "
+        "or remove "
+        "them",
+        checkpoint_root(config_));
   if (config_.checkpoint.resume)
     checkpoint = find_checkpoint(env_, checkpoint_root(config_), [](const std::string& warning) {
       fmt::print(stderr, "weft: warning: {}\n", warning);
@@ -193,7 +195,7 @@ double Trainer::baseline() {
 }
 
 void Trainer::handle_bad_step(const StepResult& result) {
-  const std::string what = fmt::format("step {}: {}", step_, result.problem);
+  const std::string what = fmt::format("step {}: {}", step_ + 1, result.problem);
   if (result.targets > 0 && config_.train.on_bad_step == "stop")
     fail("{}; stopped before the update (train.on_bad_step = \"stop\")", what);
   if (guard_.consecutive_bad() > config_.train.max_skips)
@@ -241,28 +243,41 @@ bool Trainer::shows_status() {
   return true;
 }
 
+double Trainer::evaluate_if_due() {
+  const int64_t eval_every = config_.train.eval_every;
+  const bool due = step_ == config_.train.steps || (eval_every > 0 && step_ % eval_every == 0);
+  if (!valid_data_ || !due) return std::nan("");
+  const double loss = evaluate();
+  std::string text = fmt::format("step {}  validation loss {:.4f}", step_, loss);
+  if (config_.log.bigram_baseline)
+    text += fmt::format("  (interpolated bigram {:.4f}: {:+.4f})", baseline(), loss - baseline());
+  say(text);
+  return loss;
+}
+
+Trainer::StepResult Trainer::train_step_or_save() {
+  try {
+    const StepResult result = train_step();
+    if (!result.problem.empty()) handle_bad_step(result);
+    return result;
+  } catch (const Error&) {
+    // The update comes last in a step, so the weights still are those of the step before: they are worth
+    // keeping.
+    if (step_ > saved_step_) save_or_warn();
+    throw;
+  }
+}
+
 bool Trainer::run() {
   if (step_ >= config_.train.steps)
     say(fmt::format("step {} of {} is done already", step_, config_.train.steps));
   while (step_ < config_.train.steps && !stop_requested()) {
     const auto begin = std::chrono::steady_clock::now();
-    const StepResult result = train_step();
+    const StepResult result = train_step_or_save();
     ++step_;
     tokens_ += config_.train.global_batch * config_.train.seq_len;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-
-    const bool last = step_ == config_.train.steps;
-    const int64_t eval_every = config_.train.eval_every;
-    double valid_loss = std::nan("");
-    if (valid_data_ && (last || (eval_every > 0 && step_ % eval_every == 0))) {
-      valid_loss = evaluate();
-      std::string text = fmt::format("step {}  validation loss {:.4f}", step_, valid_loss);
-      if (config_.log.bigram_baseline)
-        text += fmt::format("  (interpolated bigram {:.4f}: {:+.4f})", baseline(), valid_loss - baseline());
-      say(text);
-    }
-    report(result, seconds, valid_loss);
-    if (!result.problem.empty()) handle_bad_step(result);
+    report(result, seconds, evaluate_if_due());
     const int64_t save_every = config_.checkpoint.save_every;
     if (save_every > 0 && step_ % save_every == 0) save_or_warn();
   }

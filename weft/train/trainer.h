@@ -40,6 +40,8 @@ class Trainer {
 
   void resume();
   StepResult train_step();
+  StepResult train_step_or_save();    // an Error must not lose the steps since the last checkpoint
+  double evaluate_if_due();           // NaN: it was not
   double evaluate();                  // mean loss per target over the validation sequences
   void say(const std::string& text);  // a line that stays, beside the status line
   bool shows_status();
