@@ -142,8 +142,11 @@ std::vector<Problem> config_problems(const Config& config) {
   }
   check_schedule(config, &problems);
   check_decay(config.optim, &problems);
-  if (config.data.format == "tensor" && config.data.train.size() > 1) {
-    problems.push_back({{"data.train"}, "format = \"tensor\" reads one safetensors file"});
+  for (const auto& [key, paths] :
+       {std::pair{"data.train", &config.data.train}, std::pair{"data.valid", &config.data.valid}}) {
+    if (config.data.format == "tensor" && paths->size() > 1) {
+      problems.push_back({{key}, "format = \"tensor\" reads one safetensors file"});
+    }
   }
   if (config.log.run_dir.empty()) problems.push_back({{"log.run_dir"}, "expected a directory"});
   return problems;

@@ -1,4 +1,5 @@
 // weft generate
+#include <algorithm>
 #include <cstdio>
 
 #include <ATen/ATen.h>
@@ -27,7 +28,7 @@ std::vector<int64_t> prompt_tokens(const GenerateOptions& options, const Tokeniz
 int generate(const GenerateOptions& options) {
   set_up_process(options.threads);
   Env& env = Env::system();
-  LoadedModel model = load_model(env, options.model, at::kFloat);
+  LoadedModel model = load_model(env, options.model);
   const std::string path = options.tokenizer.empty() ? model.tokenizer_path : options.tokenizer;
   if (path.empty()) fail("{} has no tokenizer.json: name one with --tokenizer", options.model);
   const Tokenizer tokenizer = Tokenizer::load(path, env);
@@ -41,8 +42,10 @@ int generate(const GenerateOptions& options) {
   std::vector<KvCache> caches = model.decoder->make_caches(int64_t(tokens.size()) + options.max_tokens);
   StreamDecoder stream(tokenizer);
   for (int64_t i = 0; i < options.max_tokens; ++i) {
-    const int64_t next =
-        sample_token(model.decoder->next_logits(at::tensor(tokens, at::kLong), caches), sampling, i);
+    // A model's vocabulary may be padded beyond the tokenizer's: those rows stand for nothing.
+    const at::Tensor logits = model.decoder->next_logits(at::tensor(tokens, at::kLong), caches)
+                                  .narrow(0, 0, std::min(vocab, tokenizer.vocab_size()));
+    const int64_t next = sample_token(logits, sampling, i);
     if (next == tokenizer.eos_id()) break;
     fmt::print("{}", stream.push(int32_t(next)));
     std::fflush(stdout);

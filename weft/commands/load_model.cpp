@@ -10,15 +10,14 @@
 namespace weft {
 namespace {
 
-LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& checkpoint,
-                     at::ScalarType dtype) {
+LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& checkpoint) {
   std::vector<std::string> warnings;
   Config config = load_config(run_dir + "/config.toml", {}, &warnings);
   resolve(&config);
   LoadedModel model;
-  model.decoder = std::make_unique<Decoder>(config.model, dtype);
+  model.decoder = std::make_unique<Decoder>(config.model, compute_dtype(config.precision));
   load_weights(env, checkpoint, model.decoder->params());
-  model.opens_documents = config.data.document_mask;
+  model.opens_documents = config.data.document_mask && config.data.format == "indexed";
   if (env.exists(run_dir + "/tokenizer.json")) model.tokenizer_path = run_dir + "/tokenizer.json";
   return model;
 }
@@ -33,26 +32,24 @@ std::unique_ptr<Decoder> load_hf_model(Env& env, const std::string& dir, at::Sca
   return decoder;
 }
 
-LoadedModel load_model(Env& env, const std::string& path, at::ScalarType dtype) {
+LoadedModel load_model(Env& env, const std::string& path) {
   if (env.exists(path + "/config.json")) {
     LoadedModel model;
-    model.decoder = load_hf_model(env, path, dtype);
+    model.decoder = load_hf_model(env, path, at::kFloat);
     if (env.exists(path + "/tokenizer.json")) model.tokenizer_path = path + "/tokenizer.json";
     return model;
   }
-  if (env.exists(path + "/index.json"))
-    return load_run(env, path + "/../..", open_checkpoint(env, path), dtype);
+  if (env.exists(path + "/index.json")) return load_run(env, path + "/../..", open_checkpoint(env, path));
   if (!env.exists(path + "/config.toml"))
     fail(
         "{} is no model: it has neither config.toml (a run directory), nor index.json (a checkpoint), nor "
-        "config.json "
-        "(a HuggingFace folder)",
+        "config.json (a HuggingFace folder)",
         path);
   const auto checkpoint = find_checkpoint(env, path + "/checkpoints", [](const std::string& warning) {
     fmt::print(stderr, "weft: warning: {}\n", warning);
   });
   if (!checkpoint) fail("{} has no checkpoint yet: train first", path);
-  return load_run(env, path, *checkpoint, dtype);
+  return load_run(env, path, *checkpoint);
 }
 
 }  // namespace weft

@@ -14,12 +14,12 @@ namespace weft {
 struct LoadedModel {
   std::unique_ptr<Decoder> decoder;
   std::string tokenizer_path;    // empty: it came without one
-  bool opens_documents = false;  // trained so that the end-of-text token opens a document
+  bool opens_documents = false;  // trained with a separator: the end-of-text token opens a document
 };
 
 /// `path` is a run directory, a checkpoint in one, or a HuggingFace folder; Error says what was looked for if
 /// none.
-LoadedModel load_model(Env& env, const std::string& path, at::ScalarType dtype);
+LoadedModel load_model(Env& env, const std::string& path);
 
 /// A HuggingFace folder alone.
 std::unique_ptr<Decoder> load_hf_model(Env& env, const std::string& dir, at::ScalarType dtype);

@@ -15,6 +15,8 @@ namespace {
 
 at::Tensor read_input_ids(Env& env, const std::string& path, int64_t vocab) {
   const SafetensorsFile file(env, path);
+  const std::string& dtype = file.info("input_ids").dtype;
+  if (dtype != "I64" && dtype != "I32") fail("{}: input_ids must be I64 or I32, not {}", path, dtype);
   const at::Tensor ids = read_tensor(file, "input_ids").to(at::kLong, /*non_blocking=*/false, /*copy=*/true);
   if (ids.dim() != 2 || ids.numel() == 0)
     fail("{}: input_ids must be [batch, seq] with at least one token, not {}", path,

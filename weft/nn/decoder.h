@@ -16,6 +16,11 @@
 
 namespace weft {
 
+/// The dtype of everything in a run: activations, weights, gradients, optimizer state.
+inline at::ScalarType compute_dtype(const PrecisionConfig& precision) {
+  return precision.compute == "fp64" ? at::kDouble : at::kFloat;
+}
+
 class Decoder {
  public:
   /// `model` must be resolved and its vocab_size known. Weights are zero until initialise() or a load.

@@ -1,5 +1,7 @@
 #include "weft/ops/function.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -14,14 +16,15 @@ using torch::autograd::variable_list;
 
 // Lets a graph node own an Op: the context's saved tensors would keep references of their own.
 struct OpHolder : torch::CustomClassHolder {
-  explicit OpHolder(std::shared_ptr<Op> held) : op(std::move(held)) {}
+  OpHolder(std::shared_ptr<Op> held, size_t n) : op(std::move(held)), n_inputs(n) {}
   std::shared_ptr<Op> op;
+  size_t n_inputs;
 };
 
 struct OpFunction : torch::autograd::Function<OpFunction> {
   static variable_list forward(AutogradContext* context, at::TensorList inputs, const at::Tensor& /*anchor*/,
                                std::shared_ptr<Op> op) {
-    context->saved_data["op"] = c10::IValue::make_capsule(c10::make_intrusive<OpHolder>(op));
+    context->saved_data["op"] = c10::IValue::make_capsule(c10::make_intrusive<OpHolder>(op, inputs.size()));
     context->set_materialize_grads(false);
     variable_list outputs = op->forward(inputs);
     const auto plain = outputs.begin() + std::ptrdiff_t(op->differentiable_outputs(outputs.size()));
@@ -31,10 +34,12 @@ struct OpFunction : torch::autograd::Function<OpFunction> {
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     auto capsule = context->saved_data["op"].toCapsule();
-    std::shared_ptr<Op> op = std::move(static_cast<OpHolder*>(capsule.get())->op);
+    auto& holder = *static_cast<OpHolder*>(capsule.get());
+    std::shared_ptr<Op> op = std::move(holder.op);
     WEFT_ASSERT(op != nullptr, "an op's backward ran twice");
     at::NoGradGuard no_grad;
-    variable_list result = op->backward(grads);
+    const bool any = std::any_of(grads.begin(), grads.end(), [](const at::Tensor& g) { return g.defined(); });
+    variable_list result = any ? op->backward(grads) : variable_list(holder.n_inputs);
     result.emplace_back();  // anchor
     result.emplace_back();  // op
     return result;

@@ -29,10 +29,12 @@ class Op {
  public:
   virtual ~Op() = default;
   virtual std::vector<at::Tensor> forward(at::TensorList inputs) = 0;
-  /// Gradients of the outputs (undefined: zero) to gradients of the inputs (undefined where there is none).
+  /// Gradients of the outputs (undefined: zero; at least one is defined) to gradients of the inputs
+  /// (undefined where there is none).
   virtual std::vector<at::Tensor> backward(at::TensorList grads) = 0;
 
-  /// How many outputs, the first ones, carry gradients; the others are plain results (a log-sum-exp, a loss to report).
+  /// How many outputs, the first ones, carry gradients; the others are plain results (a log-sum-exp, a loss
+  /// to report).
   virtual size_t differentiable_outputs(size_t outputs) const { return outputs; }
 
   bool recording = false;  // set by apply() before forward: will a backward follow?

@@ -18,11 +18,12 @@ class MetricsFile {
   MetricsFile(Env& env, const std::string& run_dir, int64_t last_step);
 
   void append(const nlohmann::ordered_json& line);
-  const std::vector<nlohmann::ordered_json>& lines() const { return lines_; }  // of the whole run
 
  private:
   std::unique_ptr<WritableFile> file_;
-  std::vector<nlohmann::ordered_json> lines_;
 };
+
+/// The lines of RUN/metrics.jsonl up to `last_step`, or to the first that is torn; none if there is no file.
+std::vector<nlohmann::ordered_json> read_metrics(Env& env, const std::string& run_dir, int64_t last_step);
 
 }  // namespace weft

@@ -64,7 +64,9 @@ RunLock::RunLock(const std::string& run_dir) {
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0) fail("cannot write in the run directory {}: {}", run_dir, std::strerror(errno));
   if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
     close(fd_);
+    if (reason != EWOULDBLOCK) fail("cannot lock {}: {}", path, std::strerror(reason));
     fail("another process is training in {}: wait for it, or choose another log.run_dir", run_dir);
   }
 }

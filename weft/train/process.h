@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// Sets the thread count (0: all cores, or what OMP_NUM_THREADS says) and keeps freed memory in the process: a fresh 32 MB buffer would
-/// otherwise cost 8,000 page faults every time.
+/// Sets the thread count (0: all cores, or what OMP_NUM_THREADS says) and keeps freed memory in the process:
+/// a fresh 32 MB buffer would otherwise cost 8,000 page faults every time.
 void set_up_process(int64_t threads);
 
 /// From now on the first SIGINT or SIGTERM only sets a flag; a second one ends the process as usual.

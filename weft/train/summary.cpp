@@ -35,13 +35,14 @@ Plot loss_plot(const Config& config, const std::vector<nlohmann::ordered_json>& 
 
 void write_summary(Env& env, const Config& config, const std::vector<nlohmann::ordered_json>& lines,
                    std::optional<double> baseline) {
+  if (lines.empty()) return;
   const Plot plot = loss_plot(config, lines, baseline);
   double seconds = 0;
-  for (const auto& line : lines) seconds += line.at("step_s").get<double>();
+  for (const auto& line : lines) seconds += line.value("step_s", 0.0);
   PlotFacts facts;
   facts.facts = {
       {"steps", fmt::format("{} of {}", lines.back().at("step").get<int64_t>(), config.train.steps)},
-      {"tokens", short_count(lines.back().at("tokens").get<double>())},
+      {"tokens", short_count(lines.back().value("tokens", 0.0))},
       {"time in steps", short_duration(seconds)},
       {"model", fmt::format("{} layers, dim {}, {} heads, vocabulary {}", config.model.n_layers,
                             config.model.dim, config.model.n_heads, config.model.vocab_size)},

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-
-#include <unistd.h>
+#include <map>
+#include <sstream>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -36,6 +36,19 @@ void settle_vocabulary(Config* config, const Tokenizer* tokenizer) {
          config->data.tokenizer, tokenizer->vocab_size());
 }
 
+// "section.key" to value, of a config as to_toml writes it.
+std::map<std::string, std::string> keys_of(const std::string& toml) {
+  std::map<std::string, std::string> keys;
+  std::istringstream lines(toml);
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equals = line.find(" = ");
+    if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";
+    if (equals != std::string::npos) keys[section + line.substr(0, equals)] = line.substr(equals + 3);
+  }
+  return keys;
+}
+
 }  // namespace
 
 Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env), guard_(config_.train) {
@@ -46,10 +59,16 @@ Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env
   train_data_ = open_train(config_);
   valid_data_ = open_valid(config_);
   batch_options_ = {.seq_len = config_.train.seq_len, .micro_batch = config_.train.micro_batch};
-  if (config_.data.document_mask && tokenizer) batch_options_.separator = tokenizer->eos_id().value_or(-1);
+  if (config_.data.document_mask && config_.data.format == "indexed") {
+    batch_options_.separator = tokenizer ? tokenizer->eos_id().value_or(-1) : -1;
+    if (batch_options_.separator < 0)
+      warn(
+          "data.document_mask has no effect: without a data.tokenizer that has <|endoftext|>, documents "
+          "cannot "
+          "be told apart");
+  }
 
-  decoder_ = std::make_unique<Decoder>(config_.model,
-                                       config_.precision.compute == "fp64" ? at::kDouble : at::kFloat);
+  decoder_ = std::make_unique<Decoder>(config_.model, compute_dtype(config_.precision));
   optimizer_ = std::make_unique<AdamW>(config_.optim, decoder_->units());
 
   env_.create_dirs(config_.log.run_dir);
@@ -75,6 +94,11 @@ void Trainer::say(const std::string& text) {
   status_.finish();
   fmt::print("{}\n", text);
   std::fflush(stdout);
+}
+
+void Trainer::warn(const std::string& text) {
+  status_.finish();
+  fmt::print(stderr, "weft: warning: {}\n", text);
 }
 
 void Trainer::check_room_for_checkpoint() const {
@@ -107,9 +131,8 @@ void Trainer::resume() {
         "them",
         checkpoint_root(config_));
   if (config_.checkpoint.resume)
-    checkpoint = find_checkpoint(env_, checkpoint_root(config_), [](const std::string& warning) {
-      fmt::print(stderr, "weft: warning: {}\n", warning);
-    });
+    checkpoint =
+        find_checkpoint(env_, checkpoint_root(config_), [&](const std::string& warning) { warn(warning); });
   if (!checkpoint) {
     if (config_.model.from_hf.empty())
       decoder_->initialise(uint64_t(config_.train.seed));
@@ -121,30 +144,42 @@ void Trainer::resume() {
   step_ = saved_step_ = checkpoint->step;
   updates_ = checkpoint->state.at("updates").get<int64_t>();
   tokens_ = checkpoint->state.at("tokens").get<int64_t>();
+  samples_ = checkpoint->state.at("samples").get<int64_t>();
   guard_.restore(checkpoint->state.at("guard"));
+  warn_of_changes(checkpoint->state.at("config").get<std::string>());
   say(fmt::format("resuming after step {} from {}", step_, checkpoint->dir));
 }
 
+void Trainer::warn_of_changes(const std::string& saved_config) {
+  const auto before = keys_of(saved_config), now = keys_of(to_toml(config_));
+  for (const auto& [key, value] : now)
+    if (const auto old = before.find(key); old != before.end() && old->second != value)
+      warn(fmt::format("the checkpoint was made with {} = {}; the run goes on with {}", key, old->second,
+                       value));
+}
+
 void Trainer::save() {
-  const nlohmann::json state = {
-      {"updates", updates_}, {"tokens", tokens_}, {"guard", guard_.state()}, {"config", to_toml(config_)}};
+  const nlohmann::json state = {{"updates", updates_},
+                                {"samples", samples_},
+                                {"tokens", tokens_},
+                                {"guard", guard_.state()},
+                                {"config", to_toml(config_)}};
   save_checkpoint(env_, checkpoint_root(config_), step_, state, state_tensors(),
                   config_.checkpoint.keep_last);
   saved_step_ = step_;
 }
 
-void Trainer::save_or_warn() {
+void Trainer::or_warn(const std::function<void()>& write) {
   try {
-    save();
+    write();
   } catch (const Error& error) {
-    say(fmt::format("weft: warning: {}; training goes on and tries again at the next save", error.what()));
+    warn(error.what());
   }
 }
 
 Trainer::StepResult Trainer::train_step() {
   StepResult result;
-  const int64_t first = step_ * config_.train.global_batch;
-  const auto batches = make_micro_batches(*train_data_, first, config_.train.global_batch, batch_options_);
+  const auto batches = make_micro_batches(*train_data_, samples_, config_.train.global_batch, batch_options_);
   result.targets = count_targets(batches);
   result.lr = learning_rate(config_.optim, updates_ + 1);
   if (result.targets == 0) {
@@ -221,7 +256,7 @@ void Trainer::report(const StepResult& result, double seconds, double valid_loss
                                  {"rss_mb", double(resident_bytes()) / 1e6}};
   if (!result.problem.empty()) line["skipped"] = result.problem;
   if (!std::isnan(valid_loss)) line["valid_loss"] = valid_loss;
-  metrics_->append(line);
+  or_warn([&] { metrics_->append(line); });
 
   mean_step_seconds_ = mean_step_seconds_ == 0 ? seconds : 0.9 * mean_step_seconds_ + 0.1 * seconds;
   if (!shows_status()) return;
@@ -263,7 +298,7 @@ Trainer::StepResult Trainer::train_step_or_save() {
   } catch (const Error&) {
     // The update comes last in a step, so the weights still are those of the step before: they are worth
     // keeping.
-    if (step_ > saved_step_) save_or_warn();
+    if (step_ > saved_step_) or_warn([&] { save(); });
     throw;
   }
 }
@@ -275,11 +310,12 @@ bool Trainer::run() {
     const auto begin = std::chrono::steady_clock::now();
     const StepResult result = train_step_or_save();
     ++step_;
+    samples_ += config_.train.global_batch;
     tokens_ += config_.train.global_batch * config_.train.seq_len;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     report(result, seconds, evaluate_if_due());
     const int64_t save_every = config_.checkpoint.save_every;
-    if (save_every > 0 && step_ % save_every == 0) save_or_warn();
+    if (save_every > 0 && step_ % save_every == 0) or_warn([&] { save(); });
   }
   const bool done = step_ >= config_.train.steps;
   if (step_ > saved_step_ && (!done || config_.checkpoint.save_final)) save();
@@ -292,10 +328,9 @@ bool Trainer::run() {
 }
 
 void Trainer::finish() {
-  if (!config_.log.plot || metrics_->lines().empty()) return;
-  const std::optional<double> bigram =
-      config_.log.bigram_baseline && valid_data_ ? std::optional(baseline()) : std::nullopt;
-  write_summary(env_, config_, metrics_->lines(), bigram);
+  // A baseline that no evaluation has asked for yet is not worth a pass over the data after Ctrl-C.
+  if (config_.log.plot)
+    or_warn([&] { write_summary(env_, config_, read_metrics(env_, config_.log.run_dir, step_), baseline_); });
 }
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,17 +41,20 @@ class Trainer {
 
   void resume();
   StepResult train_step();
-  StepResult train_step_or_save();    // an Error must not lose the steps since the last checkpoint
-  double evaluate_if_due();           // NaN: it was not
-  double evaluate();                  // mean loss per target over the validation sequences
-  void say(const std::string& text);  // a line that stays, beside the status line
+  StepResult train_step_or_save();  // an Error must not lose the steps since the last checkpoint
+  double evaluate_if_due();         // NaN: it was not
+  double evaluate();                // mean loss per target over the validation sequences
+  void warn(const std::string& text);
+  void warn_of_changes(const std::string& saved_config);  // keys that differ from the checkpoint's
+  void say(const std::string& text);                      // a line that stays, beside the status line
   bool shows_status();
   void report(const StepResult& result, double seconds, double valid_loss);
   void handle_bad_step(const StepResult& result);
   void check_room_for_checkpoint() const;
   void save();
-  void save_or_warn();  // a full disk must not end a run that may find room at the next save
-  void finish();        // plot and summary
+  // A full disk must not end a run that may find room at the next save.
+  void or_warn(const std::function<void()>& write);
+  void finish();  // plot and summary
   std::vector<StateTensor> state_tensors() const;
   int64_t eval_sequences() const;
   double baseline();  // an interpolated bigram's loss on the same sequences
@@ -69,6 +73,7 @@ class Trainer {
 
   int64_t step_ = 0;     // done, applied or not
   int64_t updates_ = 0;  // applied
+  int64_t samples_ = 0;  // seen: the position in the data
   int64_t tokens_ = 0;   // seen
   int64_t saved_step_ = -1;
   double peak_flops_ = 0, flops_per_token_ = 0;
