@@ -261,7 +261,7 @@ TEST_F(ConfigTest, WarnsOfSettingsWithoutEffect) {
   EXPECT_THAT(
       warnings_,
       ElementsAre(
-          "demo.toml: train.micro_batch = 20 is more than global_batch = 16: the rest is padding",
+          "demo.toml: train.micro_batch = 20 is more than global_batch = 16, which is all it will hold",
           "demo.toml:3: optim.min_lr_ratio = 0.5: no effect unless optim.schedule is not \"constant\"",
           "demo.toml:4: optim.decay_regex = \"proj\": no effect unless optim.decay is \"regex\"",
           "demo.toml:7: model.rope_factor = 2.0: no effect unless rope_scaling is not \"none\"",

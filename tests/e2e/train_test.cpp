@@ -189,6 +189,29 @@ TEST_F(Train, SavesAndExitsOnSignals) {
   EXPECT_EQ(curve(dir / "stopped"), curve(dir / "whole"));
 }
 
+TEST_F(Train, OutlivesWhoeverReadsItsOutput) {
+  const std::string config = small_config();
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  close(pipe_ends[0]);  // nobody reads
+  const auto result =
+      run_weft(train(config, "run"), dir / "log", [&] { dup2(pipe_ends[1], 1), dup2(pipe_ends[1], 2); });
+  close(pipe_ends[1]);
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(metrics(dir / "run").size(), 40u);
+}
+
+TEST_F(Train, SaysWhatChangedSinceTheCheckpoint) {
+  const std::string config = small_config();
+  ASSERT_EQ(run_weft(train(config, "run", {"train.steps=10"}), dir / "log").status, 0);
+  const auto result = run_weft(train(config, "run", {"train.steps=12", "optim.lr=1e-4"}), dir / "log");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.output,
+              HasSubstr("the checkpoint was made with optim.lr = 0.001; the run goes on with 0.0001"));
+  EXPECT_THAT(result.output, HasSubstr("train.steps = 10"));
+  EXPECT_THAT(result.output, Not(HasSubstr("optim.beta1")));
+}
+
 TEST_F(Train, UsesTheLastGoodCheckpointWhenOneIsDamaged) {
   const std::string config = small_config();
   ASSERT_EQ(run_weft(train(config, "whole"), dir / "log").status, 0) << env.read(dir / "log");

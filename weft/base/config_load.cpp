@@ -319,7 +319,7 @@ Config Loader::finish(std::vector<std::string>* warnings) {
   }
   if (const auto& train = config_.train; train.micro_batch > train.global_batch) {
     found.emplace_back(
-        0, fmt::format("{}: train.micro_batch = {} is more than global_batch = {}: the rest is padding",
+        0, fmt::format("{}: train.micro_batch = {} is more than global_batch = {}, which is all it will hold",
                        path_, train.micro_batch, train.global_batch));
   }
   std::stable_sort(found.begin(), found.end(),

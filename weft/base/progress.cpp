@@ -60,7 +60,7 @@ void StatusLine::update(const std::string& text) {
   text_ = text;
   drawn_ = false;
   if (!on_terminal_) {
-    fmt::print(out_, "{}\n", text);
+    std::fputs((text + "\n").c_str(), out_);  // not fmt::print, which throws when nobody reads any more
     std::fflush(out_);
   } else if (!open_ || steady_clock::now() - last_draw_ >= milliseconds(100)) {
     draw();
@@ -69,7 +69,7 @@ void StatusLine::update(const std::string& text) {
 
 void StatusLine::draw() {
   // Back to the start of the line, the text, then erase what an older, longer text left behind it.
-  fmt::print(out_, "\r{}\x1b[K", clipped(text_, terminal_width(fileno(out_)) - 1));
+  std::fputs(fmt::format("\r{}\x1b[K", clipped(text_, terminal_width(fileno(out_)) - 1)).c_str(), out_);
   std::fflush(out_);
   drawn_ = open_ = true;
   last_draw_ = steady_clock::now();

@@ -1,9 +1,13 @@
 #include "weft/nn/decoder.h"
 
+#include <unistd.h>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "weft/base/error.h"
+#include "weft/base/progress.h"
 #include "weft/ops/function.h"
 #include "weft/ops/linear.h"
 
@@ -31,7 +35,19 @@ Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype)
   ParamUnit& head = new_unit("head");
   final_norm_ = &declare_norm(model, head, "model.norm", model.dim);
   head_ = model.tie_embeddings ? embedding_ : &head.add(vocab_matrix("lm_head.weight"));
+  check_memory();
   for (const auto& unit : units_) unit->allocate();
+}
+
+void Decoder::check_memory() const {
+  const double needed = 2.0 * double(numel()) * double(at::elementSize(dtype_));
+  const double machine = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  if (needed > machine)
+    fail(
+        "the model's {} parameters take {}B for weights and gradients alone, and this machine has {}B: make "
+        "model.dim, "
+        "n_layers or vocab_size smaller",
+        short_count(double(numel())), short_count(needed), short_count(machine));
 }
 
 void Decoder::initialise(uint64_t seed) {

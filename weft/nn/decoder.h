@@ -23,7 +23,8 @@ inline at::ScalarType compute_dtype(const PrecisionConfig& precision) {
 
 class Decoder {
  public:
-  /// `model` must be resolved and its vocab_size known. Weights are zero until initialise() or a load.
+  /// `model` must be resolved and its vocab_size known. Weights are zero until initialise() or a load. Throws
+  /// Error if they cannot fit this machine.
   Decoder(const ModelConfig& model, at::ScalarType dtype);
 
   void initialise(uint64_t seed);
@@ -51,6 +52,7 @@ class Decoder {
   at::Tensor next_logits(const at::Tensor& tokens, std::vector<KvCache>& caches);
 
  private:
+  void check_memory() const;  // Error if the weights and gradients cannot fit the machine
   PassContext context(const MicroBatch& batch) const;
   at::Tensor embed(const PassContext& context) const;
   at::Tensor final_norm(const at::Tensor& x) const;

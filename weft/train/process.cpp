@@ -39,6 +39,8 @@ void set_up_process(int64_t threads) {
 void catch_stop_signals() {
   std::signal(SIGINT, on_stop_signal);
   std::signal(SIGTERM, on_stop_signal);
+  if (std::signal(SIGHUP, on_stop_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
+  std::signal(SIGPIPE, SIG_IGN);  // `weft train … | head` must not end the run
 }
 
 bool stop_requested() { return stop_flag != 0; }

@@ -10,7 +10,8 @@ namespace weft {
 /// a fresh 32 MB buffer would otherwise cost 8,000 page faults every time.
 void set_up_process(int64_t threads);
 
-/// From now on the first SIGINT or SIGTERM only sets a flag; a second one ends the process as usual.
+/// From now on the first SIGINT, SIGTERM or SIGHUP only sets a flag; the same one again ends the process as
+/// usual. A closed pipe on the output is no reason to end.
 void catch_stop_signals();
 bool stop_requested();
 

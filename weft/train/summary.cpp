@@ -1,5 +1,7 @@
 #include "weft/train/summary.h"
 
+#include <cstdio>
+
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -52,7 +54,8 @@ void write_summary(Env& env, const Config& config, const std::vector<nlohmann::o
   if (baseline) facts.facts.emplace_back("interpolated bigram", fmt::format("{:.4f}", *baseline));
   const std::string page = config.log.run_dir + "/loss.html";
   write_file_atomically(env, page, html_plot(plot, facts));
-  fmt::print("\n{}\nthe same as a page: {}\n", terminal_plot(plot, 76, 16, isatty(1) != 0), page);
+  const std::string plot_text = terminal_plot(plot, 76, 16, isatty(1) != 0);
+  std::fputs(fmt::format("\n{}\nthe same as a page: {}\n", plot_text, page).c_str(), stdout);
 }
 
 }  // namespace weft

@@ -92,13 +92,13 @@ Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env
 
 void Trainer::say(const std::string& text) {
   status_.finish();
-  fmt::print("{}\n", text);
+  std::fputs((text + "\n").c_str(), stdout);  // not fmt::print, which throws when nobody reads any more
   std::fflush(stdout);
 }
 
 void Trainer::warn(const std::string& text) {
   status_.finish();
-  fmt::print(stderr, "weft: warning: {}\n", text);
+  std::fputs(("weft: warning: " + text + "\n").c_str(), stderr);
 }
 
 void Trainer::check_room_for_checkpoint() const {
