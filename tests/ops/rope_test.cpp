@@ -159,6 +159,7 @@ TEST(RopeFrequencies, Llama3MatchesHuggingFace) {
 ModelConfig yarn(double theta, int64_t head_dim, double factor, int64_t original) {
   ModelConfig m = model(theta, head_dim, "yarn", factor);
   m.rope_original_seq_len = original;
+  resolve(&m);
   return m;
 }
 

@@ -28,11 +28,13 @@ bool is_sliding(const ModelConfig& model, int64_t layer) {
 
 }  // namespace
 
-Param& declare_norm(const ModelConfig& model, ParamUnit& unit, const std::string& name, int64_t size) {
+Param& declare_norm(const ModelConfig& model, ParamUnit& unit, const std::string& name, int64_t size,
+                    const std::set<Axis>& also_partial) {
   ParamSpec spec;
   spec.name = name + ".weight";
   spec.shape = {size};
   spec.init.constant = model.norm_unit_offset ? 0 : 1;
+  spec.partial.insert(also_partial.begin(), also_partial.end());
   return unit.add(spec);
 }
 
@@ -91,15 +93,8 @@ Attention::Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit)
   options_.softcap = model.attn_softcap;
   if (model.qk_norm) {
     // Each tp rank norms its own heads with the same gain, so the gain's gradient is partial over tp too.
-    for (auto [param, name] :
-         {std::pair{&q_norm_, "self_attn.q_norm.weight"}, {&k_norm_, "self_attn.k_norm.weight"}}) {
-      ParamSpec spec;
-      spec.name = layer_name(layer, name);
-      spec.shape = {model.head_dim};
-      spec.init.constant = model.norm_unit_offset ? 0 : 1;
-      spec.partial.insert(Axis::tp);
-      *param = &unit.add(spec);
-    }
+    q_norm_ = &declare_norm(model, unit, layer_name(layer, "self_attn.q_norm"), model.head_dim, {Axis::tp});
+    k_norm_ = &declare_norm(model, unit, layer_name(layer, "self_attn.k_norm"), model.head_dim, {Axis::tp});
   }
 }
 

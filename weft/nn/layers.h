@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,7 +106,9 @@ class DecoderLayer {
   Param *post_attention_norm_ = nullptr, *post_mlp_norm_ = nullptr;  // sandwich only
 };
 
-/// Declares the gain of a norm over `size` elements, initialised so that it multiplies by 1.
-Param& declare_norm(const ModelConfig& model, ParamUnit& unit, const std::string& name, int64_t size);
+/// Declares the gain of a norm over `size` elements, initialised so that it multiplies by 1; its gradient is
+/// partial over the data axes, and over `also_partial`.
+Param& declare_norm(const ModelConfig& model, ParamUnit& unit, const std::string& name, int64_t size,
+                    const std::set<Axis>& also_partial = {});
 
 }  // namespace weft

@@ -42,9 +42,7 @@ void scale_yarn(const ModelConfig& model, double theta, RopeFrequencies* frequen
     const double kept = 1 - std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
     f = f / model.rope_factor * (1 - kept) + f * kept;
   }
-  frequencies->scale = model.rope_attention_factor != 0 ? model.rope_attention_factor
-                       : model.rope_factor > 1          ? 0.1 * std::log(model.rope_factor) + 1
-                                                        : 1;
+  frequencies->scale = model.rope_attention_factor;
 }
 
 void rotate(const at::Tensor& in, const at::Tensor& cos, const at::Tensor& sin, at::Tensor out) {

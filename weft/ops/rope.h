@@ -17,7 +17,7 @@ struct RopeFrequencies {
   double scale = 1;
 };
 
-/// The frequencies of a layer of `type` ("full" or "sliding"), in fp64.
+/// The frequencies of a layer of `type` ("full" or "sliding") of a resolved model, in fp64.
 RopeFrequencies rope_frequencies(const ModelConfig& model, const std::string& type);
 
 /// cos and sin of the angles at `positions` [tokens], each [tokens, head_dim / 2], computed in fp64 and

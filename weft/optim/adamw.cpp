@@ -57,13 +57,8 @@ const AdamW::UnitState& AdamW::state_of(const Param& param) const {
                        [&](const UnitState& state) { return state.unit == &param.unit(); });
 }
 
-at::Tensor AdamW::exp_avg(const Param& param) const {
-  return state_of(param).exp_avg.narrow(0, param.offset(), param.numel()).view(param.shape());
-}
-
-at::Tensor AdamW::exp_avg_sq(const Param& param) const {
-  return state_of(param).exp_avg_sq.narrow(0, param.offset(), param.numel()).view(param.shape());
-}
+at::Tensor AdamW::exp_avg(const Param& param) const { return param.view_of(state_of(param).exp_avg); }
+at::Tensor AdamW::exp_avg_sq(const Param& param) const { return param.view_of(state_of(param).exp_avg_sq); }
 
 double gradient_norm(const std::vector<std::unique_ptr<ParamUnit>>& units) {
   double sum = 0;

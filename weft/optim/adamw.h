@@ -17,7 +17,8 @@ class AdamW {
   /// `units` must outlive the optimizer. Throws Error for a decay_regex that matches nothing.
   AdamW(const OptimConfig& optim, const std::vector<std::unique_ptr<ParamUnit>>& units);
 
-  /// One update of all weights from the units' gradients, times `gradient_scale` (clipping; in place). t counts from 1.
+  /// One update of all weights from the units' gradients, times `gradient_scale` (clipping; in place). t
+  /// counts from 1.
   void step(int64_t t, double lr, double gradient_scale);
 
   /// The moments of a param, as views: for checkpoints.

@@ -33,8 +33,11 @@ at::Tensor fused(const std::vector<Param*>& params, const at::Tensor& buffer) {
 Param::Param(ParamSpec spec, ParamUnit* unit, int64_t offset)
     : spec_(std::move(spec)), unit_(unit), offset_(offset), numel_(product(spec_.shape)) {}
 
-at::Tensor Param::weight() const { return unit_->weights().narrow(0, offset_, numel_).view(shape()); }
-at::Tensor Param::grad() const { return unit_->grads().narrow(0, offset_, numel_).view(shape()); }
+at::Tensor Param::view_of(const at::Tensor& flat) const {
+  return flat.narrow(0, offset_, numel_).view(shape());
+}
+at::Tensor Param::weight() const { return view_of(unit_->weights()); }
+at::Tensor Param::grad() const { return view_of(unit_->grads()); }
 
 at::Tensor fused_weight(const std::vector<Param*>& params) {
   return fused(params, params.front()->unit().weights());

@@ -58,7 +58,8 @@ class Param {
   ParamUnit& unit() const { return *unit_; }
   int64_t offset() const { return offset_; }  // first element in the unit's buffers
 
-  /// Views of the unit's buffers in this param's shape.
+  /// This param's elements of a flat buffer laid out like its unit's, as a view in its shape.
+  at::Tensor view_of(const at::Tensor& flat) const;
   at::Tensor weight() const;
   at::Tensor grad() const;
 

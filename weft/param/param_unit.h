@@ -1,6 +1,6 @@
-// ParamUnit: the params of one block (embedding, decoder layer, head) in one flat padded buffer; params(), in order and
-// with their offsets, are its segment table. It is what data parallelism gathers and reduces, what the optimizer steps
-// and what a checkpoint writes.
+// ParamUnit: the params of one block (embedding, decoder layer, head) in one flat padded buffer; params(), in
+// order and with their offsets, are its segment table. It is what data parallelism gathers and reduces, what
+// the optimizer steps and what a checkpoint writes.
 #pragma once
 
 #include <memory>
