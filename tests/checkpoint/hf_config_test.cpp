@@ -111,7 +111,7 @@ TEST(HfFixtures, MapToTheirModels) {
       "norm_eps=1e-5\nrope_theta=500000\nrope_scaling=llama3\nrope_factor=8\nrope_original_seq_len=32\n");
   expect_fixture("mistral-window", "layer_types=sliding\nsliding_window=16\n");
   expect_fixture("qwen2", "qkv_bias=true\n");
-  expect_fixture("qwen3", "qk_norm=true\n");
+  expect_fixture("qwen3", "qk_norm=\"head\"\n");
   expect_fixture("smollm3-nope", "n_layers=4\nrope_theta=2e6\nrope_layers=[true, true, true, false]\n");
   const std::string gemma = root32 +
                             "norm_unit_offset=true\nnorm_placement=sandwich\nactivation=gelu_tanh\n"
@@ -120,7 +120,7 @@ TEST(HfFixtures, MapToTheirModels) {
                                "n_layers=4\nattn_softcap=50\nfinal_softcap=30\n"
                                "layer_types=[sliding, full, sliding, full]\n");
   expect_fixture("gemma3", gemma +
-                               "n_layers=6\nqk_norm=true\nrope_theta=1e6\nrope_theta_sliding=1e4\n"
+                               "n_layers=6\nqk_norm=\"head\"\nrope_theta=1e6\nrope_theta_sliding=1e4\n"
                                "layer_types=[sliding, sliding, sliding, sliding, sliding, full]\n");
   EXPECT_EQ(fixture("llama-tiny").head_dim, 16);
   EXPECT_EQ(fixture("llama-tiny").norm_eps, 1e-5);

@@ -11,7 +11,7 @@ namespace {
 ModelConfig small_model() {
   ModelConfig model;
   model.n_layers = 2, model.dim = 12, model.n_heads = 3, model.n_kv_heads = 1, model.head_dim = 4;
-  model.ffn_dim = 7, model.vocab_size = 13, model.qk_norm = true, model.qkv_bias = true;
+  model.ffn_dim = 7, model.vocab_size = 13, model.qk_norm = "head", model.qkv_bias = true;
   model.dropout = 0.1, model.attention_dropout = 0.1, model.final_softcap = 20;
   model.init_std = 0.3;
   resolve(&model);

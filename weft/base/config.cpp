@@ -8,18 +8,32 @@
 
 namespace weft {
 
+namespace {
+
+// By which cos and sin are multiplied when the context is stretched: the papers' temperature of the softmax.
+double attention_factor(const ModelConfig& model) {
+  const double log_factor = std::log(model.rope_factor);
+  if (model.rope_scaling == "yarn") return 0.1 * log_factor + 1;
+  return std::sqrt(1 + log_factor / std::log(static_cast<double>(model.rope_original_seq_len)));  // longrope
+}
+
+}  // namespace
+
 void resolve(ModelConfig* model) {
   if (model->n_kv_heads == 0) model->n_kv_heads = model->n_heads;
   if (model->head_dim == 0) model->head_dim = model->dim / model->n_heads;
-  if (model->ffn_dim == 0) model->ffn_dim = (8 * model->dim + 191) / 192 * 64;
+  if (model->ffn_dim == 0)
+    model->ffn_dim = model->mlp == "plain" ? 4 * model->dim : (8 * model->dim + 191) / 192 * 64;
+  if (model->rope_dim == 0) model->rope_dim = model->head_dim;
   if (model->attn_scale == 0) model->attn_scale = 1 / std::sqrt(static_cast<double>(model->head_dim));
-  if (model->rope_scaling == "yarn" && model->rope_attention_factor == 0) {
-    model->rope_attention_factor = 0.1 * std::log(model->rope_factor) + 1;
-  }
+  const bool stretched = model->rope_scaling == "yarn" || model->rope_scaling == "longrope";
+  if (stretched && model->rope_attention_factor == 0) model->rope_attention_factor = attention_factor(*model);
 }
 
 void resolve(Config* config) {
   resolve(&config->model);
+  if (config->model.position == "learned" && config->model.max_positions == 0)
+    config->model.max_positions = config->train.seq_len;
   OptimConfig& optim = config->optim;
   if (optim.schedule == "constant") return;
   if (optim.decay_steps == 0) optim.decay_steps = config->train.steps;

@@ -23,11 +23,16 @@ struct ModelConfig {
   int64_t vocab_size = 0;  // 0: the tokenizer's
   bool tie_embeddings = true;
 
+  std::string norm = "rmsnorm";  // rmsnorm | layernorm (with a bias)
   double norm_eps = 1e-5;
-  bool norm_unit_offset = false;      // gain is 1 + w (Gemma)
-  std::string norm_placement = "pre";  // pre | sandwich (Gemma: before and after each sub-layer)
-  bool qk_norm = false;               // RMSNorm of q and k per head (Qwen3, Gemma3)
-  std::string activation = "silu";    // silu | gelu_tanh, of the gated MLP
+  bool norm_unit_offset = false;  // gain is 1 + w (Gemma)
+  std::string norm_placement =
+      "pre";  // pre | post (OLMo-2: of each sub-layer's output) | sandwich (Gemma: both)
+  std::string block = "sequential";  // sequential | parallel | parallel_shared_norm (Falcon)
+  bool embedding_norm = false;       // a norm right after the embedding (BLOOM)
+  std::string qk_norm = "none";      // none | head (Qwen3, Gemma3) | all_heads (OLMo-2): norm of q and k
+  std::string mlp = "gated";         // gated | plain
+  std::string activation = "silu";   // silu | gelu | gelu_tanh
 
   bool qkv_bias = false;
   bool o_bias = false;
@@ -39,19 +44,27 @@ struct ModelConfig {
   double attn_softcap = 0;                          // s -> cap tanh(s / cap); 0: off
   double final_softcap = 0;                         // the same on the logits; 0: off
   double embedding_multiplier = 1;                  // Gemma: sqrt(dim)
+  double residual_multiplier = 1;                   // of each sub-layer's output (Granite)
+  double logits_multiplier = 1;                     // Granite: 1 / logits_scaling
 
+  std::string position = "rope";           // rope | learned (GPT-2) | alibi (BLOOM)
+  int64_t max_positions = 0;               // rows of the learned table; 0: train.seq_len
   std::vector<bool> rope_layers = {true};  // which layers rotate q and k, repeated (SmolLM3: NoPE layers)
+  int64_t rope_dim = 0;                    // the first dims of each head that turn; 0: head_dim
   double rope_theta = 10000;
-  double rope_theta_sliding = 0;  // base of "sliding" layers, never scaled (Gemma3); 0: as the others
-  std::string rope_scaling = "none";  // none | linear | llama3 | yarn
+  double rope_theta_sliding = 0;      // base of "sliding" layers, never scaled (Gemma3); 0: as the others
+  std::string rope_scaling = "none";  // none | linear | dynamic | llama3 | yarn | longrope
   double rope_factor = 1;
   int64_t rope_original_seq_len = 0;
   double rope_low_freq_factor = 1;   // llama3
   double rope_high_freq_factor = 4;  // llama3
   double rope_beta_fast = 32;        // yarn
   double rope_beta_slow = 1;         // yarn
-  double rope_attention_factor = 0;  // yarn; 0: 0.1 ln(factor) + 1
+  double rope_attention_factor = 0;  // yarn, longrope; 0: see attention_factor() in config.cpp
   bool rope_truncate = true;         // yarn: round the correction range to whole dims
+  std::vector<double>
+      rope_short_factors;  // longrope: each frequency's stretch, documents up to the original length
+  std::vector<double> rope_long_factors;  // longrope: the same beyond it
 
   double init_std = 0.02;
   double dropout = 0;            // of the embedding and of each sub-layer's output
@@ -60,12 +73,12 @@ struct ModelConfig {
 
 /// [data]: token files and how samples are drawn from them.
 struct DataConfig {
-  std::string format = "indexed";     // indexed (.bin/.idx) | tensor (a safetensors file, in order)
-  std::vector<std::string> train;     // path prefixes of .bin/.idx pairs, or one safetensors file
-  std::vector<std::string> valid;     // the same; empty: split off by valid_fraction
-  double valid_fraction = 0.05;       // last documents of train that are kept for validation
-  std::string tokenizer;              // tokenizer.json; copied into the run directory
-  bool document_mask = true;          // attention and positions restart at each document
+  std::string format = "indexed";  // indexed (.bin/.idx) | tensor (a safetensors file, in order)
+  std::vector<std::string> train;  // path prefixes of .bin/.idx pairs, or one safetensors file
+  std::vector<std::string> valid;  // the same, each a source of its own; empty: split off by valid_fraction
+  double valid_fraction = 0.05;    // last documents of train that are kept for validation
+  std::string tokenizer;           // tokenizer.json; copied into the run directory
+  bool document_mask = true;       // attention and positions restart at each document
   bool shuffle = true;
   int64_t seed = 1234;
 };
@@ -74,16 +87,21 @@ struct DataConfig {
 struct TrainConfig {
   int64_t steps = 1000;
   int64_t seq_len = 256;
-  int64_t micro_batch = 4;   // sequences of seq_len
-  int64_t global_batch = 16;  // sequences of seq_len
-  int64_t seed = 42;         // initialisation, dropout
+  int64_t micro_batch = 4;           // sequences of seq_len
+  int64_t global_batch = 16;         // sequences of seq_len
+  int64_t batch_ramp_start = 0;      // global batch of the first step; 0: no ramp
+  int64_t batch_ramp_increment = 0;  // sequences by which it grows
+  int64_t batch_ramp_samples = 0;    // sequences over which it grows to global_batch
+  int64_t seed = 42;                 // initialisation, dropout
   double z_loss = 0;
-  int64_t eval_every = 100;   // steps; 0: only at the end (if there is validation data)
-  int64_t eval_sequences = 64;  // 0: all of the validation data
+  int64_t eval_every = 100;          // steps; 0: only at the end (if there is validation data)
+  int64_t eval_sequences = 64;       // 0: all of the validation data
   std::string on_bad_step = "skip";  // skip | stop, when loss or gradient is not finite, or spikes
-  double spike_factor = 0;   // a gradient norm above this times its running mean is a spike; 0: off
-  int64_t max_skips = 10;    // consecutive skipped steps before the run stops
-  int64_t threads = 0;       // 0: all cores
+  double spike_factor = 0;           // a gradient norm above this times its running mean is a spike; 0: off
+  int64_t max_skips = 10;            // consecutive skipped steps before the run stops
+  int64_t early_stop_patience = 0;   // evaluations without improvement before the run ends; 0: off
+  double early_stop_min_delta = 0;   // what counts as improvement of the validation loss, in nats
+  int64_t threads = 0;               // 0: all cores
 };
 
 /// [optim]
@@ -96,13 +114,18 @@ struct OptimConfig {
   double weight_decay = 0.1;
   std::string decay = "matrices";  // matrices | all | regex
   std::string decay_regex;
-  double clip_norm = 1.0;  // 0: off
-  std::string schedule = "cosine";  // cosine | linear | wsd | constant
+  double weight_decay_end = 0;                     // where weight_decay_schedule ends
+  std::string weight_decay_schedule = "constant";  // constant | linear | cosine
+  std::vector<std::string> lr_multipliers;         // "REGEX = NUMBER", the last match counts
+  std::vector<std::string> freeze;                 // regexes of parameters that are not trained
+  double ema_decay = 0;                            // moving average of the weights; 0: off
+  double clip_norm = 1.0;                          // 0: off
+  std::string schedule = "cosine";                 // cosine | linear | wsd | constant
   int64_t warmup_steps = 0;
-  int64_t decay_steps = 0;       // the schedule ends here; 0: train.steps
-  int64_t wsd_steps = 0;         // length of the final decay; 0: a fifth of decay_steps
+  int64_t decay_steps = 0;           // the schedule ends here; 0: train.steps
+  int64_t wsd_steps = 0;             // length of the final decay; 0: a fifth of decay_steps
   std::string wsd_shape = "linear";  // linear | cosine | exponential | minus_sqrt
-  double min_lr_ratio = 0.1;     // final lr / lr
+  double min_lr_ratio = 0.1;         // final lr / lr
 };
 
 /// [precision]
@@ -117,18 +140,23 @@ struct MemoryConfig {
 
 /// [checkpoint]
 struct CheckpointConfig {
-  int64_t save_every = 0;    // steps; 0: only at the end and on a signal
-  int64_t keep_last = 2;     // complete checkpoints kept; 0: all
+  int64_t save_every = 0;  // steps; 0: only at the end and on a signal
+  int64_t keep_last = 2;   // complete checkpoints kept; 0: all
   bool save_final = true;
-  bool resume = true;        // continue from the last good checkpoint in the run directory
+  bool resume = true;  // continue from the last good checkpoint in the run directory
 };
 
 /// [log]
 struct LogConfig {
   std::string run_dir = "runs/default";
-  int64_t every = 1;           // steps per printed progress line
+  int64_t every = 1;             // steps per printed progress line
   bool bigram_baseline = false;  // print an interpolated bigram's validation loss beside the model's
-  bool plot = true;            // terminal plot and loss.html at the end
+  bool plot = true;              // terminal plot and report.html at the end
+  bool tensorboard = true;       // event files in run_dir/tensorboard
+  int64_t sample_every = 0;      // steps between sampled texts; 0: only at the end
+  std::vector<std::string> sample_prompts = {""};  // what the sampled texts continue; empty list: none
+  int64_t sample_tokens = 64;
+  std::string profile;  // steps to trace: "first-last", or "auto": three steps soon after the start
 };
 
 struct Config {

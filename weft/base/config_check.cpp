@@ -12,6 +12,10 @@ bool contains(const std::vector<std::string>& words, const char* word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
+bool contains_zero(const std::vector<double>& numbers) {
+  return std::find(numbers.begin(), numbers.end(), 0.0) != numbers.end();
+}
+
 /// Up to eight divisors d of n that satisfy `fits`, those nearest to `wanted`, as "1, 2 or 4".
 template <class Fits>
 std::string divisors_near(int64_t n, int64_t wanted, Fits fits) {
@@ -36,16 +40,17 @@ std::string divisors_near(int64_t n, int64_t wanted, Fits fits) {
 
 void check_heads(const ModelConfig& model, std::vector<Problem>* problems) {
   const int64_t heads = model.n_heads;
+  const bool pairs = model.position == "rope" && model.rope_dim == 0;
   if (model.head_dim == 0) {
-    const auto even = [&](int64_t d) { return model.dim / d % 2 == 0; };
-    if (model.dim % heads != 0 || !even(heads)) {
-      const std::string fitting = divisors_near(model.dim, heads, even);
-      problems->push_back(
-          {{"model.n_heads", "model.dim", "model.head_dim"},
-           fmt::format("dim = {} must split into heads of an even width (RoPE turns pairs): {}", model.dim,
-                       fitting.empty() ? "make dim even" : fitting + " heads would work")});
+    const auto fits = [&](int64_t d) { return !pairs || model.dim / d % 2 == 0; };
+    if (model.dim % heads != 0 || !fits(heads)) {
+      const std::string fitting = divisors_near(model.dim, heads, fits);
+      problems->push_back({{"model.n_heads", "model.dim", "model.head_dim"},
+                           fmt::format("dim = {} must split into heads{}: {}", model.dim,
+                                       pairs ? " of an even width (RoPE turns pairs)" : "",
+                                       fitting.empty() ? "make dim even" : fitting + " heads would work")});
     }
-  } else if (model.head_dim % 2 != 0) {
+  } else if (pairs && model.head_dim % 2 != 0) {
     problems->push_back({{"model.head_dim"},
                          fmt::format("must be even, because RoPE turns pairs: {} or {} would work",
                                      model.head_dim - 1, model.head_dim + 1)});
@@ -62,8 +67,36 @@ void check_heads(const ModelConfig& model, std::vector<Problem>* problems) {
   }
 }
 
+void check_longrope(const ModelConfig& model, int64_t frequencies, std::vector<Problem>* problems) {
+  for (const auto& [key, factors] : {std::pair{"model.rope_short_factors", &model.rope_short_factors},
+                                     std::pair{"model.rope_long_factors", &model.rope_long_factors}}) {
+    if (static_cast<int64_t>(factors->size()) != frequencies) {
+      problems->push_back({{key, "model.rope_scaling"},
+                           fmt::format("rope_scaling = \"longrope\" needs {} factors, one for each pair of "
+                                       "dims that turns, not {}",
+                                       frequencies, factors->size())});
+    } else if (contains_zero(*factors)) {
+      problems->push_back({{key}, "each factor must be above 0"});
+    }
+  }
+  if (model.rope_attention_factor == 0 && model.rope_original_seq_len == 1) {
+    problems->push_back({{"model.rope_original_seq_len"}, "must be above 1 with \"longrope\""});
+  }
+}
+
 void check_rope(const ModelConfig& model, std::vector<Problem>* problems) {
-  if ((model.rope_scaling == "llama3" || model.rope_scaling == "yarn") && model.rope_original_seq_len == 0) {
+  const int64_t head_dim = model.head_dim > 0 ? model.head_dim : model.dim / model.n_heads;
+  if (model.rope_dim % 2 != 0 || model.rope_dim > head_dim) {
+    problems->push_back({{"model.rope_dim", "model.head_dim"},
+                         fmt::format("must be even and at most the width of a head, {}", head_dim)});
+  }
+  const int64_t rope_dim = model.rope_dim > 0 ? model.rope_dim : head_dim;
+  if (model.rope_scaling == "longrope") check_longrope(model, rope_dim / 2, problems);
+  if (model.rope_scaling == "dynamic" && rope_dim <= 2) {
+    problems->push_back({{"model.rope_dim", "model.rope_scaling"},
+                         "rope_scaling = \"dynamic\" needs more than two dims that turn"});
+  }
+  if (model.rope_scaling != "none" && model.rope_scaling != "linear" && model.rope_original_seq_len == 0) {
     problems->push_back(
         {{"model.rope_original_seq_len", "model.rope_scaling"},
          fmt::format("rope_scaling = \"{}\" needs the context that the model was first trained "
@@ -77,6 +110,25 @@ void check_rope(const ModelConfig& model, std::vector<Problem>* problems) {
   if (model.rope_scaling == "yarn" && model.rope_beta_fast <= model.rope_beta_slow) {
     problems->push_back({{"model.rope_beta_fast", "model.rope_beta_slow"},
                          fmt::format("must be above rope_beta_slow = {}", model.rope_beta_slow)});
+  }
+}
+
+void check_batch_ramp(const TrainConfig& train, std::vector<Problem>* problems) {
+  if (train.batch_ramp_start == 0) return;
+  const int64_t growth = train.global_batch - train.batch_ramp_start;
+  if (growth < 0) {
+    problems->push_back({{"train.batch_ramp_start", "train.global_batch"},
+                         fmt::format("must be at most global_batch = {}", train.global_batch)});
+  } else if (train.batch_ramp_increment == 0 || growth % train.batch_ramp_increment != 0) {
+    problems->push_back(
+        {{"train.batch_ramp_increment", "train.batch_ramp_start", "train.global_batch"},
+         fmt::format("must divide global_batch - batch_ramp_start = {}: {} would work", growth,
+                     divisors_near(std::max<int64_t>(growth, 1), train.batch_ramp_increment,
+                                   [](int64_t) { return true; }))});
+  }
+  if (train.batch_ramp_samples == 0) {
+    problems->push_back({{"train.batch_ramp_samples", "train.batch_ramp_start"},
+                         "a ramp needs the number of sequences over which the batch grows"});
   }
 }
 
@@ -123,7 +175,11 @@ std::vector<Problem> model_problems(const ModelConfig& model) {
     problems.push_back({{"model.sliding_window", "model.layer_types"},
                         "layer_types contains \"sliding\", so this must be 1 or more"});
   }
-  check_rope(model, &problems);
+  if (model.position == "rope") check_rope(model, &problems);
+  if (model.block != "sequential" && model.norm_placement != "pre") {
+    problems.push_back({{"model.norm_placement", "model.block"},
+                        fmt::format("block = \"{}\" goes with norm_placement = \"pre\"", model.block)});
+  }
   return problems;
 }
 
@@ -140,6 +196,7 @@ std::vector<Problem> config_problems(const Config& config) {
     problems.push_back(
         {{"train.spike_factor"}, "expected 0 (off) or more than 1: ordinary steps would be spikes"});
   }
+  check_batch_ramp(train, &problems);
   check_schedule(config, &problems);
   check_decay(config.optim, &problems);
   for (const auto& [key, paths] :
@@ -147,6 +204,11 @@ std::vector<Problem> config_problems(const Config& config) {
     if (config.data.format == "tensor" && paths->size() > 1) {
       problems.push_back({{key}, "format = \"tensor\" reads one safetensors file"});
     }
+  }
+  if (config.model.position == "learned" && config.model.max_positions > 0 &&
+      config.model.max_positions < train.seq_len) {
+    problems.push_back({{"model.max_positions", "train.seq_len"},
+                        fmt::format("must be at least train.seq_len = {}", train.seq_len)});
   }
   if (config.log.run_dir.empty()) problems.push_back({{"log.run_dir"}, "expected a directory"});
   return problems;

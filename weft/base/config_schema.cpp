@@ -11,6 +11,8 @@ namespace {
 // A key is named after its member, so the two cannot drift apart.
 #define KEY(section, member) #section "." #member, [](Config & c) -> Value { return &c.section.member; }
 #define WHEN(text, condition) text, [](const Config& c) -> bool { return condition; }
+#define CAN_SAMPLE WHEN("there is a data.tokenizer", !c.data.tokenizer.empty())
+#define ROPE() WHEN("position is \"rope\"", c.model.position == "rope")
 
 Allowed between(double low, double high) { return {.low = low, .high = high, .words = {}}; }
 Allowed above(double low, double high) { return {.low = low, .high = high, .low_open = true, .words = {}}; }
@@ -39,16 +41,27 @@ std::vector<Key> model_keys() {
       {KEY(model, n_kv_heads), between(0, 65536), "", "Key and value heads (GQA). 0: n_heads."},
       {KEY(model, head_dim), between(0, 65536), "", "Width of a head. 0: dim / n_heads."},
       {KEY(model, ffn_dim), between(0, 1 << 22), "",
-       "Inner width of the gated MLP. 0: 8/3 dim, rounded up to a multiple of 64."},
+       "Inner width of the MLP. 0: 8/3 dim, rounded up to a multiple of 64; 4 dim where mlp is \"plain\"."},
       {KEY(model, vocab_size), between(0, 1 << 28), "tokens", "Rows of the embedding. 0: the tokenizer's."},
       {KEY(model, tie_embeddings), anything(), "", "The output projection is the embedding."},
 
-      {KEY(model, norm_eps), above(0, 1), "", "Added to the mean square in RMSNorm."},
+      {KEY(model, norm), one_of({"rmsnorm", "layernorm"}), "",
+       "RMSNorm, or LayerNorm with a bias (GPT-2, BLOOM, StarCoder2, Falcon)."},
+      {KEY(model, norm_eps), above(0, 1), "", "Added to the mean square, or the variance, in a norm."},
       {KEY(model, norm_unit_offset), anything(), "", "Norms multiply by 1 + weight (Gemma)."},
-      {KEY(model, norm_placement), one_of({"pre", "sandwich"}), "",
-       "Norm before each sub-layer, or before and after it (Gemma 2 and 3)."},
-      {KEY(model, qk_norm), anything(), "", "RMSNorm of q and k in each head (Qwen3, Gemma 3)."},
-      {KEY(model, activation), one_of({"silu", "gelu_tanh"}), "", "Activation of the gated MLP."},
+      {KEY(model, norm_placement), one_of({"pre", "post", "sandwich"}), "",
+       "Norm before each sub-layer, of its output before it is added (OLMo-2), or both (Gemma 2 and 3)."},
+      {KEY(model, block), one_of({"sequential", "parallel", "parallel_shared_norm"}), "",
+       "Attention, then MLP; or both from the same input, each with a norm of its own (Falcon 40B) or with "
+       "one "
+       "norm for both (Falcon 7B)."},
+      {KEY(model, embedding_norm), anything(), "", "A norm right after the embedding (BLOOM)."},
+      {KEY(model, qk_norm), one_of({"none", "head", "all_heads"}), "",
+       "RMSNorm of q and k: in each head (Qwen3, Gemma 3) or over all heads at once (OLMo-2)."},
+      {KEY(model, mlp), one_of({"gated", "plain"}), "",
+       "down(activation(gate x) * up x), or down(activation(up x))."},
+      {KEY(model, activation), one_of({"silu", "gelu", "gelu_tanh"}), "",
+       "Activation of the MLP; gelu_tanh is GELU's tanh form."},
       {KEY(model, qkv_bias), anything(), "", "Biases in the q, k and v projections (Qwen2)."},
       {KEY(model, o_bias), anything(), "", "A bias in the attention's output projection."},
       {KEY(model, mlp_bias), anything(), "", "Biases in the MLP."},
@@ -64,21 +77,34 @@ std::vector<Key> model_keys() {
       {KEY(model, final_softcap), between(0, 1e6), "", "The same on the logits. 0: off."},
       {KEY(model, embedding_multiplier), above(0, 1e6), "",
        "Embeddings are multiplied by this (Gemma: the root of dim)."},
+      {KEY(model, residual_multiplier), above(0, 1e6), "",
+       "Each sub-layer's output is multiplied by this before it is added (Granite)."},
+      {KEY(model, logits_multiplier), above(0, 1e6), "", "Logits are multiplied by this (Granite)."},
+
+      {KEY(model, position), one_of({"rope", "learned", "alibi"}), "",
+       "Rotary embedding of q and k, a learned vector per position (GPT-2), or a bias of the scores by "
+       "distance "
+       "(BLOOM)."},
+      {KEY(model, max_positions), between(0, 1 << 24), "tokens",
+       "Rows of the learned position table. 0: train.seq_len.",
+       WHEN("position is \"learned\"", c.model.position == "learned")},
 
       {KEY(model, rope_layers), anything(), "",
-       "Which layers rotate q and k; a shorter list repeats over the layers (SmolLM3)."},
-      {KEY(model, rope_theta), above(1, 1e12), "", "Base of the RoPE frequencies."},
+       "Which layers rotate q and k; a shorter list repeats over the layers (SmolLM3).", ROPE()},
+      {KEY(model, rope_dim), between(0, 65536), "",
+       "The first dims of each head that turn; the rest carry no position (Phi-4). 0: head_dim.", ROPE()},
+      {KEY(model, rope_theta), above(1, 1e12), "", "Base of the RoPE frequencies.", ROPE()},
       {KEY(model, rope_theta_sliding), between(0, 1e12), "",
        "Base of \"sliding\" layers, which are then never scaled (Gemma 3). 0: as the other layers.",
        WHEN("layer_types contains \"sliding\"", has_sliding(c.model))},
-      {KEY(model, rope_scaling), one_of({"none", "linear", "llama3", "yarn"}), "",
-       "How RoPE is stretched to longer contexts."},
+      {KEY(model, rope_scaling), one_of({"none", "linear", "dynamic", "llama3", "yarn", "longrope"}), "",
+       "How RoPE is stretched to longer contexts.", ROPE()},
       {KEY(model, rope_factor), between(1, 1e6), "", "Stretch of the context.",
        WHEN("rope_scaling is not \"none\"", c.model.rope_scaling != "none")},
       {KEY(model, rope_original_seq_len), between(0, 1 << 30), "tokens",
        "Context that the model was first trained with.",
-       WHEN("rope_scaling is \"llama3\" or \"yarn\"",
-            c.model.rope_scaling == "llama3" || c.model.rope_scaling == "yarn")},
+       WHEN("rope_scaling is \"dynamic\", \"llama3\", \"yarn\" or \"longrope\"",
+            c.model.rope_scaling != "none" && c.model.rope_scaling != "linear")},
       {KEY(model, rope_low_freq_factor), above(0, 1e6), "",
        "Wavelengths above original context / this are stretched in full.",
        WHEN("rope_scaling is \"llama3\"", c.model.rope_scaling == "llama3")},
@@ -92,11 +118,18 @@ std::vector<Key> model_keys() {
        "Dimensions that turn less often over the original context are stretched in full.",
        WHEN("rope_scaling is \"yarn\"", c.model.rope_scaling == "yarn")},
       {KEY(model, rope_attention_factor), between(0, 100), "",
-       "q and k are multiplied by this. 0: 0.1 ln(rope_factor) + 1.",
-       WHEN("rope_scaling is \"yarn\"", c.model.rope_scaling == "yarn")},
+       "q and k are multiplied by this. 0: 0.1 ln(rope_factor) + 1 with yarn, and the root of "
+       "1 + ln(rope_factor) / ln(rope_original_seq_len) with longrope.",
+       WHEN("rope_scaling is \"yarn\" or \"longrope\"",
+            c.model.rope_scaling == "yarn" || c.model.rope_scaling == "longrope")},
       {KEY(model, rope_truncate), anything(), "",
        "Round the range between beta_fast and beta_slow outwards to whole dimensions.",
        WHEN("rope_scaling is \"yarn\"", c.model.rope_scaling == "yarn")},
+      {KEY(model, rope_short_factors), between(0, 1e9), "",
+       "Each frequency is divided by its factor in documents of up to rope_original_seq_len tokens.",
+       WHEN("rope_scaling is \"longrope\"", c.model.rope_scaling == "longrope")},
+      {KEY(model, rope_long_factors), between(0, 1e9), "", "The same in longer documents.",
+       WHEN("rope_scaling is \"longrope\"", c.model.rope_scaling == "longrope")},
 
       {KEY(model, init_std), between(0, 10), "", "Standard deviation of the initial weights."},
       {KEY(model, dropout), below(0, 1), "", "Dropout of the embedding and of each sub-layer's output."},
@@ -111,7 +144,8 @@ std::vector<Key> data_keys() {
        "[step, sequence, seq_len + 1], read in order."},
       {KEY(data, train), anything(), "paths",
        "Training data: prefixes of .bin/.idx pairs, or one safetensors file."},
-      {KEY(data, valid), anything(), "paths", "Validation data. Empty: split off by valid_fraction."},
+      {KEY(data, valid), anything(), "paths",
+       "Validation data; each dataset also gets a loss of its own. Empty: split off by valid_fraction."},
       {KEY(data, valid_fraction), below(0, 1), "",
        "Share of the training documents, the last ones, kept for validation.",
        WHEN("data.valid is empty and data.format is \"indexed\"",
@@ -134,6 +168,14 @@ std::vector<Key> train_keys() {
       {KEY(train, micro_batch), between(1, 1 << 16), "sequences",
        "Sequences that go through the model at once."},
       {KEY(train, global_batch), between(1, 1 << 24), "sequences", "Sequences of one optimizer step."},
+      {KEY(train, batch_ramp_start), between(0, 1 << 24), "sequences",
+       "Global batch of the first step, which then grows to global_batch. 0: no ramp."},
+      {KEY(train, batch_ramp_increment), between(0, 1 << 24), "sequences",
+       "By how much the batch grows at once.",
+       WHEN("train.batch_ramp_start is not 0", c.train.batch_ramp_start != 0)},
+      {KEY(train, batch_ramp_samples), between(0, kMaxSteps), "sequences",
+       "Sequences after which the batch has grown to global_batch, in equal shares for each size.",
+       WHEN("train.batch_ramp_start is not 0", c.train.batch_ramp_start != 0)},
       {KEY(train, seed), between(0, kMaxSeed), "", "Seed of the initial weights and of dropout."},
       {KEY(train, z_loss), between(0, 1), "",
        "Weight of the squared log of the softmax's normaliser, added to the loss. 0: off."},
@@ -150,6 +192,12 @@ std::vector<Key> train_keys() {
       {KEY(train, max_skips), between(1, kMaxSteps), "steps",
        "Steps skipped one after another before the run stops.",
        WHEN("train.on_bad_step is \"skip\"", c.train.on_bad_step == "skip")},
+      {KEY(train, early_stop_patience), between(0, kMaxSteps), "evaluations",
+       "Evaluations in a row without a better validation loss before the run ends. 0: off.",
+       WHEN("there is validation data", has_validation(c.data))},
+      {KEY(train, early_stop_min_delta), between(0, 1e3), "nats",
+       "A validation loss lower by less than this is no better.",
+       WHEN("train.early_stop_patience is not 0", c.train.early_stop_patience != 0)},
       {KEY(train, threads), between(0, 4096), "", "CPU threads. 0: all cores."},
   };
 }
@@ -168,6 +216,19 @@ std::vector<Key> optim_keys() {
       {KEY(optim, decay_regex), anything(), "regex",
        "Finds a match in the names of parameters that decay (ECMAScript).",
        WHEN("optim.decay is \"regex\"", c.optim.decay == "regex")},
+      {KEY(optim, weight_decay_schedule), one_of({"constant", "linear", "cosine"}), "",
+       "How weight decay moves from weight_decay to weight_decay_end over train.steps."},
+      {KEY(optim, weight_decay_end), between(0, 1000), "", "Weight decay of the last step.",
+       WHEN("optim.weight_decay_schedule is not \"constant\"", c.optim.weight_decay_schedule != "constant")},
+      {KEY(optim, lr_multipliers), anything(), "",
+       "\"REGEX = NUMBER\": the learning rate of parameters in whose names the regex finds a match is "
+       "multiplied "
+       "by the number; the last match counts."},
+      {KEY(optim, freeze), anything(), "regexes",
+       "Parameters in whose names one of these finds a match are not trained."},
+      {KEY(optim, ema_decay), below(0, 1), "",
+       "An exponential moving average of the weights is kept with this decay a step, evaluated and saved. 0: "
+       "off."},
       {KEY(optim, clip_norm), between(0, 1e6), "", "The gradient's norm is cut down to this. 0: off."},
       {KEY(optim, schedule), one_of({"cosine", "linear", "wsd", "constant"}), "",
        "Learning rate after the warm-up; wsd is warm-up, stable, decay."},
@@ -207,12 +268,24 @@ std::vector<Key> other_keys() {
       {KEY(log, bigram_baseline), anything(), "",
        "Print an interpolated bigram's validation loss beside the model's.",
        WHEN("there is validation data", has_validation(c.data))},
-      {KEY(log, plot), anything(), "", "Draw the loss in the terminal and into loss.html at the end."},
+      {KEY(log, plot), anything(), "", "Draw the loss in the terminal and write report.html at the end."},
+      {KEY(log, tensorboard), anything(), "", "Write TensorBoard event files into run_dir/tensorboard."},
+      {KEY(log, sample_every), between(0, kMaxSteps), "steps",
+       "Steps between sampled texts. 0: only at the end.", CAN_SAMPLE},
+      {KEY(log, sample_prompts), anything(), "",
+       "What the sampled texts continue; an empty list: no samples.", CAN_SAMPLE},
+      {KEY(log, sample_tokens), between(1, 1 << 20), "tokens", "Length of a sampled text.", CAN_SAMPLE},
+      {KEY(log, profile), anything(), "steps",
+       "Steps to trace into run_dir/trace.json, as \"10-12\"; \"auto\": three steps soon after the start; "
+       "\"\": "
+       "none."},
   };
 }
 
-#undef KEY
+#undef CAN_SAMPLE
+#undef ROPE
 #undef WHEN
+#undef KEY
 
 std::string bound(double value, bool integer) {
   if (integer) return fmt::format("{}", static_cast<int64_t>(value));
@@ -320,13 +393,17 @@ std::string toml_text(const Value& value) {
                                [&](const std::vector<std::string>* texts) {
                                  return list(*texts, [](const std::string& text) { return toml_text(text); });
                                },
-                               [&](const std::vector<bool>* flags) { return list(*flags, word); }},
+                               [&](const std::vector<bool>* flags) { return list(*flags, word); },
+                               [&](const std::vector<double>* numbers) {
+                                 return list(*numbers, [](double number) { return toml_text(number); });
+                               }},
                     value);
 }
 
 std::string type_name(const Value& value) {
-  static const char* const names[] = {"text",          "integer",      "number",
-                                      "true or false", "list of text", "list of true or false"};
+  static const char* const names[] = {"text",           "integer",      "number",
+                                      "true or false",  "list of text", "list of true or false",
+                                      "list of numbers"};
   return names[value.index()];
 }
 
@@ -343,8 +420,12 @@ std::string allowed_text(const Key& key) {
   if (std::holds_alternative<bool*>(value)) return "true or false";
   if (std::holds_alternative<std::vector<bool>*>(value)) return "a list of true or false";
   const bool integer = std::holds_alternative<int64_t*>(value);
-  return fmt::format("{} in {}{}, {}{}", integer ? "an integer" : "a number", allowed.low_open ? '(' : '[',
-                     bound(allowed.low, integer), bound(allowed.high, integer),
+  const bool numbers = std::holds_alternative<std::vector<double>*>(value);
+  return fmt::format("{} in {}{}, {}{}",
+                     integer   ? "an integer"
+                     : numbers ? "a list of numbers"
+                               : "a number",
+                     allowed.low_open ? '(' : '[', bound(allowed.low, integer), bound(allowed.high, integer),
                      allowed.high_open ? ')' : ']');
 }
 
@@ -368,7 +449,10 @@ std::string violation(const Key& key, const Value& value) {
                    return std::all_of(texts->begin(), texts->end(), is_word) &&
                           (allowed.words.empty() || !texts->empty());
                  },
-                 [](const std::vector<bool>* flags) { return !flags->empty(); }},
+                 [](const std::vector<bool>* flags) { return !flags->empty(); },
+                 [&](const std::vector<double>* numbers) {
+                   return std::all_of(numbers->begin(), numbers->end(), in_range);
+                 }},
       value);
   return fine ? "" : "expected " + allowed_text(key);
 }

@@ -10,8 +10,8 @@
 
 namespace weft {
 
-using Value =
-    std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*, std::vector<bool>*>;
+using Value = std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
+                           std::vector<bool>*, std::vector<double>*>;
 
 /// What a value may be: an interval for numbers, a list of words for text (empty: any text).
 struct Allowed {

@@ -263,7 +263,7 @@ void read_smollm3(const Reader& file, ModelConfig* model) {
 void read_gemma(const Reader& file, bool gemma3, ModelConfig* model) {
   model->norm_unit_offset = true;
   model->norm_placement = "sandwich";
-  model->qk_norm = gemma3;
+  model->qk_norm = gemma3 ? "head" : "none";
   model->embedding_multiplier = std::sqrt(static_cast<double>(model->dim));
   const double scalar = file.number("query_pre_attn_scalar", 256);
   if (!(scalar > 0)) file.refuse("query_pre_attn_scalar", "expected a number above 0");
@@ -323,7 +323,7 @@ ModelConfig read_model(const Reader& file, const Json& json) {
   if (name == "mistral")
     read_mistral(file, json.contains("sliding_window") && !file.has("sliding_window"), &model);
   if (name == "qwen2" || name == "qwen3") read_qwen(file, &model);
-  if (name == "qwen3") model.qk_norm = true;
+  if (name == "qwen3") model.qk_norm = "head";
   if (name == "smollm3") read_smollm3(file, &model);
   if (gemma) {
     read_gemma(file, name == "gemma3_text", &model);

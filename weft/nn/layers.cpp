@@ -91,7 +91,7 @@ Attention::Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit)
   options_.scale = model.attn_scale;
   options_.window = sliding_ ? model.sliding_window : 0;
   options_.softcap = model.attn_softcap;
-  if (model.qk_norm) {
+  if (model.qk_norm != "none") {
     // Each tp rank norms its own heads with the same gain, so the gain's gradient is partial over tp too.
     q_norm_ = &declare_norm(model, unit, layer_name(layer, "self_attn.q_norm"), model.head_dim, {Axis::tp});
     k_norm_ = &declare_norm(model, unit, layer_name(layer, "self_attn.k_norm"), model.head_dim, {Axis::tp});
