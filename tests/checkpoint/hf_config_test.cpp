@@ -92,7 +92,8 @@ void expect_fixture(const std::string& name, const std::string& changes) {
     overrides.push_back("model." + changes.substr(at, end - at));
     at = end + 1;
   }
-  const Config wanted = load_config(path.string(), overrides, &warnings);
+  Config wanted = load_config(path.string(), overrides, &warnings);
+  resolve(&wanted.model);
   std::filesystem::remove(path);
   Config got;
   got.model = fixture("hf/" + name);

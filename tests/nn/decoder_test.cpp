@@ -5,6 +5,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "weft/base/error.h"
+
 namespace weft {
 namespace {
 
@@ -111,7 +113,8 @@ TEST(Decoder, GradientIsRightAtOddShapes) {
   check_gradient(small_model(), documents({5, 1, 7}, 0, 13));
   ModelConfig one =
       small_model();  // one layer, one head, smallest head, tied, batch of one token with a target
-  one.n_layers = one.n_heads = one.n_kv_heads = 1, one.dim = 2, one.head_dim = 2, one.ffn_dim = 1;
+  one.n_layers = one.n_heads = one.n_kv_heads = 1, one.dim = 2, one.head_dim = one.rope_dim = 2,
+  one.ffn_dim = 1;
   check_gradient(one, documents({1}, 0, 13));
   ModelConfig gemma = small_model();
   gemma.norm_unit_offset = true, gemma.norm_placement = "sandwich", gemma.activation = "gelu_tanh";
@@ -122,6 +125,65 @@ TEST(Decoder, GradientIsRightAtOddShapes) {
   ModelConfig untied = small_model();
   untied.tie_embeddings = false, untied.rope_layers = {true, false}, untied.vocab_size = 1;
   check_gradient(untied, documents({3}, 0, 1));
+}
+
+TEST(Decoder, GradientIsRightForEveryShape) {
+  const MicroBatch batch = documents({7, 1, 5}, 0, 13);
+  ModelConfig gpt2 = small_model();
+  gpt2.norm = "layernorm", gpt2.position = "learned", gpt2.max_positions = 7, gpt2.mlp = "plain";
+  gpt2.activation = "gelu_tanh", gpt2.o_bias = gpt2.mlp_bias = true, gpt2.qk_norm = "none";
+  check_gradient(gpt2, batch);
+  ModelConfig bloom = gpt2;
+  bloom.position = "alibi", bloom.embedding_norm = true, bloom.activation = "gelu";
+  check_gradient(bloom, batch);
+  ModelConfig olmo2 = small_model();
+  olmo2.norm_placement = "post", olmo2.qk_norm = "all_heads";
+  check_gradient(olmo2, batch);
+  ModelConfig granite = small_model();
+  granite.embedding_multiplier = 3, granite.residual_multiplier = 0.3, granite.logits_multiplier = 0.4;
+  check_gradient(granite, batch);
+  ModelConfig phi = small_model();
+  phi.rope_scaling = "longrope", phi.rope_original_seq_len = 5, phi.rope_dim = 2,
+  phi.rope_attention_factor = 1.2;
+  phi.rope_short_factors = {1.5}, phi.rope_long_factors = {4};
+  check_gradient(phi, batch);
+  for (const char* block : {"parallel", "parallel_shared_norm"}) {
+    ModelConfig falcon = gpt2;
+    falcon.position = "rope", falcon.block = block;
+    check_gradient(falcon, batch);
+  }
+}
+
+// Generation through the cache gives the same logits as one pass over the document.
+TEST(Decoder, TheCacheAgreesWithOnePassForEveryKindOfPosition) {
+  for (const char* position : {"rope", "learned", "alibi"}) {
+    ModelConfig model = small_model();
+    model.position = position, model.max_positions = 9;
+    Decoder decoder(model, at::kDouble);
+    decoder.initialise(4);
+    const MicroBatch whole = documents({9}, 0, 13);
+    const at::Tensor expected = decoder.logits(whole);
+    auto caches = decoder.make_caches(9);
+    EXPECT_LT(
+        (decoder.next_logits(whole.tokens.narrow(0, 0, 4), caches) - expected[3]).abs().max().item<double>(),
+        1e-13);
+    for (int64_t t = 4; t < 9; ++t)
+      EXPECT_LT((decoder.next_logits(whole.tokens.narrow(0, t, 1), caches) - expected[t])
+                    .abs()
+                    .max()
+                    .item<double>(),
+                1e-13)
+          << position << " " << t;
+  }
+}
+
+TEST(Decoder, LearnedPositionsEnd) {
+  ModelConfig model = small_model();
+  model.position = "learned", model.max_positions = 5;
+  Decoder decoder(model, at::kDouble);
+  EXPECT_THROW(decoder.logits(documents({2, 6}, 0, 13)), Error);
+  EXPECT_THROW(decoder.make_caches(6), Error);
+  EXPECT_NO_THROW(decoder.logits(documents({5, 5}, 0, 13)));
 }
 
 TEST(Decoder, KnowsWhereEachParamLies) {

@@ -51,6 +51,13 @@ Tensors reference_attention(const at::Tensor& qkv, const Shape& shape, const Att
                    v = parts[2].repeat_interleave(group, 1);
   at::Tensor scores = at::einsum("ihd,jhd->hij", {q, k}) * options.scale;
   if (options.softcap > 0) scores = options.softcap * at::tanh(scores / options.softcap);
+  // The published form, slope * position of the key, differs by a constant of each row, which softmax
+  // ignores.
+  if (!options.alibi_slopes.empty()) {
+    const at::Tensor position = at::arange(tokens, at::kDouble);
+    scores = scores + at::tensor(options.alibi_slopes, at::kDouble).view({-1, 1, 1}) *
+                          (position - position.unsqueeze(1));
+  }
 
   std::vector<int64_t> document;
   for (size_t d = 0; d < shape.documents.size(); ++d)
@@ -115,6 +122,28 @@ TEST(Attention, Softcap) {
   check_op("loose", attention_case({{7, 5}, 2, 2, 4}, softcap(50)));
 }
 
+AttentionOptions alibi(int64_t heads) {
+  return {.scale = 0.5, .alibi_slopes = alibi_slopes(heads), .dropout = {}};
+}
+
+TEST(Attention, Alibi) {
+  check_op("one head", attention_case({{5}, 1, 1, 3}, alibi(1)));
+  check_op("documents", attention_case({{7, 1, 5}, 4, 4, 2}, alibi(4)));
+  check_op("6 heads, GQA", attention_case({{11, 3}, 6, 2, 5}, alibi(6)));
+  AttentionOptions everything = alibi(2);
+  everything.window = 270, everything.softcap = 3, everything.dropout = {0.2, 99};
+  check_op("everything", attention_case({{5, 300}, 2, 1, 2}, everything));
+}
+
+// The slopes that the paper's code gives for 8 and for 6 heads.
+TEST(Attention, AlibiSlopes) {
+  std::vector<double> eight;
+  for (int i = 1; i <= 8; ++i) eight.push_back(std::exp2(-i));
+  EXPECT_EQ(alibi_slopes(8), eight);
+  EXPECT_EQ(alibi_slopes(6), (std::vector<double>{0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}));
+  EXPECT_EQ(alibi_slopes(1), std::vector<double>{std::exp2(-8)});
+}
+
 TEST(Attention, Dropout) {
   check_op("alone", attention_case({{7, 1, 5}, 4, 2, 4}, dropped(0.3)));
   check_op(
@@ -147,7 +176,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 
 // With a cache the queries are the last rows of what one pass over the whole document gives.
 TEST(AttentionForward, FewerQueriesThanKeysGiveTheLastRows) {
-  for (const AttentionOptions& given : {plain(), window(1), window(7), softcap(2), window(300)})
+  for (const AttentionOptions& given : {plain(), window(1), window(7), softcap(2), window(300), alibi(4)})
     for (const auto& [keys, queries] : std::vector<std::pair<int64_t, int64_t>>{
              {1, 1}, {37, 1}, {37, 5}, {37, 36}, {37, 37}, {600, 1}, {600, 300}, {301, 257}}) {
       const Shape shape{{keys}, 4, 2, 4};

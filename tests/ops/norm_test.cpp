@@ -41,6 +41,43 @@ OpCase residual_case(int64_t tokens, int64_t dim, const NormOptions& options) {
   return c;
 }
 
+OpCase layer_case(int64_t tokens, int64_t dim, const NormOptions& options, bool with_residual) {
+  OpCase c;
+  c.inputs = {normals({tokens, dim}, 1) + 3};  // a mean that matters
+  c.params = {{"gain", {dim}, {}, {}}, {"bias", {dim}, {}, {}}};
+  if (with_residual) c.inputs.push_back(normals({tokens, dim}, 2)), c.differentiable = 2;
+  c.op = [=](const Tensors& x, const std::vector<Param*>& p) {
+    const NormOutput out = layer_norm(x[0], *p[0], *p[1], options, with_residual ? x[1] : at::Tensor());
+    return with_residual ? Tensors{out.y, out.residual} : Tensors{out.y};
+  };
+  c.reference = [=](const Tensors& x, const Tensors& w) {
+    const at::Tensor sum = with_residual ? x[0] + x[1] : x[0];
+    const at::Tensor gain = options.unit_offset ? 1 + w[0] : w[0];
+    const at::Tensor y = at::layer_norm(sum, {dim}, gain, w[1], options.eps);
+    return with_residual ? Tensors{y, sum} : Tensors{y};
+  };
+  return c;
+}
+
+// One gain over all heads, as in OLMo-2.
+OpCase all_heads_case(int64_t tokens, int64_t q_heads, int64_t kv_heads, int64_t head_dim) {
+  OpCase c;
+  c.inputs = {normals({tokens, q_heads + 2 * kv_heads, head_dim}, 1)};
+  c.params = {{"q_gain", {q_heads * head_dim}, {}, {}}, {"k_gain", {kv_heads * head_dim}, {}, {}}};
+  c.op = [=](const Tensors& x, const std::vector<Param*>& p) {
+    return Tensors{qk_norm(x[0], q_heads, kv_heads, *p[0], *p[1], {1e-5, false})};
+  };
+  c.reference = [=](const Tensors& x, const Tensors& w) {
+    const at::Tensor flat = x[0].reshape({tokens, -1});
+    const auto parts =
+        flat.split_with_sizes({q_heads * head_dim, kv_heads * head_dim, kv_heads * head_dim}, 1);
+    const at::Tensor q = reference_norm(parts[0], w[0], {1e-5, false}),
+                     k = reference_norm(parts[1], w[1], {1e-5, false});
+    return Tensors{at::cat({q, k, parts[2]}, 1).view({tokens, -1, head_dim})};
+  };
+  return c;
+}
+
 OpCase qk_case(int64_t tokens, int64_t q_heads, int64_t kv_heads, int64_t head_dim,
                const NormOptions& options) {
   OpCase c;
@@ -67,6 +104,16 @@ TEST(RmsNorm, MatchesReference) {
     check_op("with residual", residual_case(13, 7, {1e-5, unit_offset}));
     check_op("with residual, one token", residual_case(1, 5, {1e-5, unit_offset}));
   }
+}
+
+TEST(LayerNorm, MatchesReference) {
+  for (bool unit_offset : {false, true})
+    for (bool with_residual : {false, true}) {
+      check_op("small", layer_case(13, 7, {1e-5, unit_offset}, with_residual));
+      check_op("one token", layer_case(1, 16, {1e-6, unit_offset}, with_residual));
+      check_op("dim 2", layer_case(5, 2, {0.5, unit_offset}, with_residual));
+      check_op("600 tokens", layer_case(600, 3, {1e-2, unit_offset}, with_residual));
+    }
 }
 
 TEST(RmsNorm, WithoutResidualHandsOnItsInput) {
@@ -112,6 +159,11 @@ TEST(QkNorm, MatchesReference) {
     check_op("MQA", qk_case(11, 5, 1, 2, {1e-3, unit_offset}));
     check_op("one token, one head", qk_case(1, 1, 1, 2, {1e-5, unit_offset}));
   }
+}
+
+TEST(QkNorm, OverAllHeadsMatchesReference) {
+  check_op("GQA", all_heads_case(7, 4, 2, 6));
+  check_op("MQA", all_heads_case(3, 5, 1, 2));
 }
 
 }  // namespace

@@ -13,10 +13,11 @@ namespace {
 
 // Dims i and i + half as one complex number, turned by multiplication with scale * exp(i angle).
 OpCase rope_case(const std::vector<int64_t>& positions, int64_t heads, int64_t n_rotated, int64_t head_dim,
-                 double scale = 1) {
+                 double scale = 1, int64_t still = 0) {
+  const int64_t rope_dim = head_dim - still;
   RopeFrequencies frequencies;
-  for (int64_t i = 0; i < head_dim / 2; ++i)
-    frequencies.inverse.push_back(std::pow(100.0, -2.0 * double(i) / double(head_dim)));
+  for (int64_t i = 0; i < rope_dim / 2; ++i)
+    frequencies.inverse.push_back(std::pow(100.0, -2.0 * double(i) / double(rope_dim)));
   frequencies.scale = scale;
   const at::Tensor position = at::tensor(positions);
 
@@ -30,9 +31,10 @@ OpCase rope_case(const std::vector<int64_t>& positions, int64_t heads, int64_t n
         position.to(at::kDouble).unsqueeze(1) * at::tensor(frequencies.inverse, at::kDouble);
     const at::Tensor turn = at::polar(at::full_like(angle, scale), angle).unsqueeze(1);
     const auto heads_of = x[0].split_with_sizes({n_rotated, heads - n_rotated}, 1);
-    const auto halves = heads_of[0].chunk(2, 2);
+    const auto halves = heads_of[0].narrow(2, 0, rope_dim).chunk(2, 2);
     const at::Tensor turned = at::complex(halves[0], halves[1]) * turn;
-    return Tensors{at::cat({at::cat({at::real(turned), at::imag(turned)}, 2), heads_of[1]}, 1)};
+    const at::Tensor rest = heads_of[0].narrow(2, rope_dim, still);
+    return Tensors{at::cat({at::cat({at::real(turned), at::imag(turned), rest}, 2), heads_of[1]}, 1)};
   };
   return c;
 }
@@ -40,7 +42,7 @@ OpCase rope_case(const std::vector<int64_t>& positions, int64_t heads, int64_t n
 ModelConfig model(double theta, int64_t head_dim, const std::string& scaling = "none", double factor = 1) {
   ModelConfig m;
   m.rope_theta = theta;
-  m.head_dim = head_dim;
+  m.head_dim = m.rope_dim = head_dim;
   m.rope_scaling = scaling;
   m.rope_factor = factor;
   return m;
@@ -66,6 +68,7 @@ TEST(Rope, MatchesReference) {
   check_op("scaled, far positions", rope_case({100000, 7, 131071}, 3, 2, 4, 1.25));
   check_op("head_dim 2, one token", rope_case({5}, 3, 2, 2));
   check_op("all heads turn", rope_case({0, 1, 2, 3, 4}, 2, 2, 6));
+  check_op("the first 4 of 7 dims turn", rope_case({0, 1, 2, 3, 4}, 4, 3, 7, 1.5, 3));
 }
 
 TEST(Rope, ScoresDependOnTheDistanceOnly) {
@@ -218,6 +221,48 @@ TEST(RopeFrequencies, YarnMatchesHuggingFace) {
        0.0007905694656074047, 0.0002500000118743628, 7.905694656074047e-05},
       1e-6);
   EXPECT_EQ(rope_frequencies(m, "full").scale, 1.25);
+}
+
+// The base for which the slowest frequency of a document of L tokens is 1 / (factor L / original - factor +
+// 1) of the unscaled one.
+TEST(RopeFrequencies, DynamicInterpolatesTheSlowestDim) {
+  ModelConfig m = model(10000, 12, "dynamic", 3);
+  m.rope_original_seq_len = 16;
+  const std::vector<double> unscaled = plain(10000, 12);
+  for (const int64_t length : {1, 16, 17, 40}) {
+    const RopeFrequencies got = rope_frequencies(m, "full", length);
+    const double stretch = length <= 16 ? 1 : 3.0 * double(length) / 16 - 2;
+    EXPECT_NEAR(got.inverse[5] * stretch / unscaled[5], 1, 1e-13) << length;
+    EXPECT_NEAR(got.inverse[1], std::pow(got.inverse[5], 0.2), 1e-15) << "a geometric row";
+    EXPECT_EQ(got.inverse[0], 1);
+  }
+}
+
+TEST(RopeFrequencies, LongropeDividesByTheFactorsOfTheDocumentsLength) {
+  ModelConfig m = model(10000, 8, "longrope", 4);
+  m.rope_original_seq_len = 16, m.rope_short_factors = {1, 1.5, 2, 3}, m.rope_long_factors = {2, 4, 8, 16};
+  m.rope_attention_factor = 0;
+  resolve(&m);
+  for (const auto& [length, factors] :
+       {std::pair{int64_t(16), m.rope_short_factors}, {17, m.rope_long_factors}}) {
+    const RopeFrequencies got = rope_frequencies(m, "full", length);
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(got.inverse[i] * factors[i] / plain(10000, 8)[i], 1, 1e-14);
+    EXPECT_NEAR(got.scale, std::sqrt(1.5), 1e-15);  // 1 + ln 4 / ln 16
+  }
+}
+
+// Each document of a flat micro-batch turns by its own length.
+TEST(RopeTable, IsOfEachDocumentsLength) {
+  ModelConfig m = model(10000, 8, "dynamic", 3);
+  m.rope_original_seq_len = 4;
+  const at::Tensor positions = at::cat({at::arange(3), at::arange(9), at::arange(5)});
+  const RopeTable table = rope_table(m, "full", positions, {0, 3, 12, 12, 17}, at::kDouble);
+  for (const auto& [begin, length] : {std::pair{0, 3}, {3, 9}, {12, 5}}) {
+    const RopeTable alone =
+        rope_table(rope_frequencies(m, "full", length), at::arange(int64_t(length)), at::kDouble);
+    EXPECT_TRUE(at::equal(table.cos.narrow(0, begin, length), alone.cos));
+    EXPECT_TRUE(at::equal(table.sin.narrow(0, begin, length), alone.sin));
+  }
 }
 
 }  // namespace

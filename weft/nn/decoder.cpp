@@ -13,11 +13,7 @@
 
 namespace weft {
 
-Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype)
-    : model_(model),
-      dtype_(dtype),
-      rope_full_(rope_frequencies(model, "full")),
-      rope_sliding_(rope_frequencies(model, "sliding")) {
+Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype) : model_(model), dtype_(dtype) {
   const auto new_unit = [&](const std::string& name) -> ParamUnit& {
     return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtype));
   };
@@ -29,11 +25,20 @@ Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype)
     spec.placement = Placement::shard(0);
     return spec;
   };
-  embedding_ = &new_unit("embedding").add(vocab_matrix("model.embed_tokens.weight"));
+  ParamUnit& first = new_unit("embedding");
+  embedding_ = &first.add(vocab_matrix("model.embed_tokens.weight"));
+  if (model.position == "learned") {
+    ParamSpec spec;
+    spec.name = "model.embed_positions.weight";
+    spec.shape = {model.max_positions, model.dim};
+    spec.init.std = model.init_std;
+    positions_ = &first.add(spec);
+  }
+  if (model.embedding_norm) embedding_norm_ = Norm(model, first, "model.embed_norm");
   for (int64_t layer = 0; layer < model.n_layers; ++layer)
     layers_.push_back(std::make_unique<DecoderLayer>(model, layer, new_unit(fmt::format("layer.{}", layer))));
   ParamUnit& head = new_unit("head");
-  final_norm_ = &declare_norm(model, head, "model.norm", model.dim);
+  final_norm_ = Norm(model, head, "model.norm");
   head_ = model.tie_embeddings ? embedding_ : &head.add(vocab_matrix("lm_head.weight"));
   check_memory();
   for (const auto& unit : units_) unit->allocate();
@@ -72,20 +77,38 @@ int64_t Decoder::numel() const {
 }
 
 PassContext Decoder::context(const MicroBatch& batch) const {
-  const RopeTable full = rope_table(rope_full_, batch.positions, dtype_);
-  const bool own_base = model_.rope_theta_sliding != 0;
-  return {.batch = batch,
-          .rope_full = full,
-          .rope_sliding = own_base ? rope_table(rope_sliding_, batch.positions, dtype_) : full};
+  PassContext pass{.batch = batch, .rope_full = {}, .rope_sliding = {}};
+  if (model_.position != "rope") return pass;
+  const auto table = [&](const char* type) {
+    return rope_table(model_, type, batch.positions, batch.cu_seqlens, dtype_);
+  };
+  pass.rope_full = table("full");
+  pass.rope_sliding = model_.rope_theta_sliding != 0 ? table("sliding") : pass.rope_full;
+  return pass;
+}
+
+void Decoder::check_length(int64_t length) const {
+  if (positions_ && length > model_.max_positions)
+    fail("{} tokens in a row, but the model has learned positions for {} only (model.max_positions)", length,
+         model_.max_positions);
 }
 
 at::Tensor Decoder::embed(const PassContext& context) const {
-  const at::Tensor x = embedding(context.batch.tokens, *embedding_, model_.embedding_multiplier);
-  return dropout(x, dropout_at(context, model_.dropout, "embedding"), context.batch.index);
+  const MicroBatch& batch = context.batch;
+  at::Tensor x = embedding(batch.tokens, *embedding_, model_.embedding_multiplier);
+  if (positions_) {
+    for (size_t d = 0; d + 1 < batch.cu_seqlens.size(); ++d)
+      check_length(batch.cu_seqlens[d + 1] - batch.cu_seqlens[d]);
+    x = x + embedding(batch.positions, *positions_);
+  }
+  if (embedding_norm_) x = embedding_norm_->forward(x);
+  return dropout(x, dropout_at(context, model_.dropout, "embedding"), batch.index);
 }
 
-at::Tensor Decoder::final_norm(const at::Tensor& x) const {
-  return rms_norm(x, *final_norm_, {model_.norm_eps, model_.norm_unit_offset}).y;
+at::Tensor Decoder::head_input(const at::Tensor& x) const {
+  const at::Tensor normed = final_norm_->forward(x);
+  // Scaling dim columns here rather than vocab_size columns of logits.
+  return model_.logits_multiplier == 1 ? normed : normed * model_.logits_multiplier;
 }
 
 double Decoder::forward_backward(const MicroBatch& batch, double normaliser, CrossEntropyOptions loss,
@@ -101,12 +124,11 @@ double Decoder::forward_backward(const MicroBatch& batch, double normaliser, Cro
     inputs.push_back(leaf(outputs.empty() ? embedded : outputs.back()));
     outputs.push_back(layer->forward(inputs.back(), pass));
   }
-  const at::Tensor head_input = leaf(outputs.back());
-  const CrossEntropyOutput head =
-      cross_entropy(final_norm(head_input), *head_, batch.labels, normaliser, loss);
+  const at::Tensor last = leaf(outputs.back());
+  const CrossEntropyOutput head = cross_entropy(head_input(last), *head_, batch.labels, normaliser, loss);
 
   backward(head.total, at::ones_like(head.total));
-  at::Tensor grad = head_input.grad();
+  at::Tensor grad = last.grad();
   while (!outputs.empty()) {
     backward(outputs.back(), grad);
     grad = inputs.back().grad();
@@ -126,16 +148,17 @@ at::Tensor Decoder::run(const PassContext& pass) const {
 double Decoder::loss(const MicroBatch& batch, double normaliser, int64_t chunk) {
   at::NoGradGuard no_grad;
   const CrossEntropyOptions options{.softcap = model_.final_softcap, .chunk = chunk};
-  return cross_entropy(final_norm(run(context(batch))), *head_, batch.labels, normaliser, options)
+  return cross_entropy(head_input(run(context(batch))), *head_, batch.labels, normaliser, options)
       .loss.item<double>();
 }
 
 at::Tensor Decoder::logits(const MicroBatch& batch) {
   at::NoGradGuard no_grad;
-  return weft::logits(final_norm(run(context(batch))), *head_, model_.final_softcap);
+  return weft::logits(head_input(run(context(batch))), *head_, model_.final_softcap);
 }
 
 std::vector<KvCache> Decoder::make_caches(int64_t capacity) const {
+  check_length(capacity);
   std::vector<KvCache> caches;
   for (int64_t layer = 0; layer < model_.n_layers; ++layer) {
     const auto zeros = [&] { return at::zeros({capacity, model_.n_kv_heads, model_.head_dim}, dtype_); };
@@ -155,7 +178,7 @@ at::Tensor Decoder::next_logits(const at::Tensor& tokens, std::vector<KvCache>& 
   PassContext pass = context(batch);
   pass.caches = &caches;
   const at::Tensor last = run(pass).narrow(0, n - 1, 1);
-  return weft::logits(final_norm(last), *head_, model_.final_softcap).squeeze(0);
+  return weft::logits(head_input(last), *head_, model_.final_softcap).squeeze(0);
 }
 
 }  // namespace weft

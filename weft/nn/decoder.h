@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -46,25 +47,26 @@ class Decoder {
   /// [tokens, vocab], without gradients.
   at::Tensor logits(const MicroBatch& batch);
 
-  /// Generation: empty caches for up to `capacity` tokens, and one step: appends `tokens` [n] of one sequence
-  /// and returns the logits [vocab] of the next.
+  /// Generation: empty caches for up to `capacity` tokens (Error if the model has fewer positions), and one
+  /// step: appends `tokens` [n] of one sequence and returns the logits [vocab] of the next.
   std::vector<KvCache> make_caches(int64_t capacity) const;
   at::Tensor next_logits(const at::Tensor& tokens, std::vector<KvCache>& caches);
 
  private:
-  void check_memory() const;  // Error if the weights and gradients cannot fit the machine
+  void check_memory() const;                // Error if the weights and gradients cannot fit the machine
+  void check_length(int64_t length) const;  // Error if there are too few learned positions
   PassContext context(const MicroBatch& batch) const;
   at::Tensor embed(const PassContext& context) const;
-  at::Tensor final_norm(const at::Tensor& x) const;
+  at::Tensor head_input(const at::Tensor& x) const;  // what the output projection takes: normed, scaled
   at::Tensor run(const PassContext& context) const;  // embedding and layers, no gradients
 
   ModelConfig model_;
   at::ScalarType dtype_;
-  RopeFrequencies rope_full_, rope_sliding_;
   std::vector<std::unique_ptr<ParamUnit>> units_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   Param* embedding_;
-  Param* final_norm_;
+  Param* positions_ = nullptr;  // learned positions only
+  std::optional<Norm> embedding_norm_, final_norm_;
   Param* head_;  // the embedding where tied
 };
 

@@ -20,6 +20,30 @@ double residual_std(const ModelConfig& model) {
   return model.init_std / std::sqrt(2.0 * double(model.n_layers));
 }
 
+ParamSpec spec_of(const std::string& name, std::vector<int64_t> shape, Init init, Placement placement = {}) {
+  ParamSpec spec;
+  spec.name = name;
+  spec.shape = std::move(shape);
+  spec.init = init;
+  spec.placement = placement;
+  return spec;
+}
+
+ParamSpec gain_of(const ModelConfig& model, const std::string& name, int64_t size) {
+  return spec_of(name + ".weight", {size}, {0, model.norm_unit_offset ? 0.0 : 1.0});
+}
+
+Activation activation_named(const std::string& name) {
+  if (name == "silu") return Activation::silu;
+  return name == "gelu" ? Activation::gelu : Activation::gelu_tanh;
+}
+
+std::vector<Linear::Part> up_parts(const ModelConfig& model, int64_t layer) {
+  const Linear::Part up = {layer_name(layer, "mlp.up_proj"), model.ffn_dim};
+  if (model.mlp == "plain") return {up};
+  return {{layer_name(layer, "mlp.gate_proj"), model.ffn_dim}, up};
+}
+
 NormOptions norm_options(const ModelConfig& model) { return {model.norm_eps, model.norm_unit_offset}; }
 
 bool is_sliding(const ModelConfig& model, int64_t layer) {
@@ -28,33 +52,24 @@ bool is_sliding(const ModelConfig& model, int64_t layer) {
 
 }  // namespace
 
-Param& declare_norm(const ModelConfig& model, ParamUnit& unit, const std::string& name, int64_t size,
-                    const std::set<Axis>& also_partial) {
-  ParamSpec spec;
-  spec.name = name + ".weight";
-  spec.shape = {size};
-  spec.init.constant = model.norm_unit_offset ? 0 : 1;
-  spec.partial.insert(also_partial.begin(), also_partial.end());
-  return unit.add(spec);
+Norm::Norm(const ModelConfig& model, ParamUnit& unit, const std::string& name)
+    : options_(norm_options(model)), gain_(&unit.add(gain_of(model, name, model.dim))) {
+  if (model.norm == "layernorm") bias_ = &unit.add(spec_of(name + ".bias", {model.dim}, {}));
+}
+
+NormOutput Norm::forward(const at::Tensor& x, const at::Tensor& residual) const {
+  return bias_ ? layer_norm(x, *gain_, *bias_, options_, residual) : rms_norm(x, *gain_, options_, residual);
 }
 
 Linear::Linear(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool bias, double std,
                bool column) {
-  const auto declare = [&](const std::string& name, std::vector<int64_t> shape, Init init,
-                           Placement placement) {
-    ParamSpec spec;
-    spec.name = name;
-    spec.shape = std::move(shape);
-    spec.init = init;
-    spec.placement = placement;
-    return &unit.add(spec);
-  };
+  const Placement weight_placement = Placement::shard(column ? 0 : 1);
   for (const Part& part : parts)
-    weights_.push_back(
-        declare(part.name + ".weight", {part.out, in}, {std, 0}, Placement::shard(column ? 0 : 1)));
+    weights_.push_back(&unit.add(spec_of(part.name + ".weight", {part.out, in}, {std, 0}, weight_placement)));
   if (!bias) return;
-  const Placement placement = column ? Placement::shard(0) : Placement::replicate();
-  for (const Part& part : parts) biases_.push_back(declare(part.name + ".bias", {part.out}, {}, placement));
+  const Placement bias_placement = column ? Placement::shard(0) : Placement::replicate();
+  for (const Part& part : parts)
+    biases_.push_back(&unit.add(spec_of(part.name + ".bias", {part.out}, {}, bias_placement)));
 }
 
 Linear Linear::column(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool bias, double std) {
@@ -75,7 +90,7 @@ Dropout dropout_at(const PassContext& context, double p, const std::string& site
 Attention::Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit)
     : layer_(layer),
       head_dim_(model.head_dim),
-      rotates_(model.rope_layers[size_t(layer) % model.rope_layers.size()]),
+      rotates_(model.position == "rope" && model.rope_layers[size_t(layer) % model.rope_layers.size()]),
       sliding_(is_sliding(model, layer)),
       dropout_(model.attention_dropout),
       norm_options_(norm_options(model)),
@@ -91,11 +106,17 @@ Attention::Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit)
   options_.scale = model.attn_scale;
   options_.window = sliding_ ? model.sliding_window : 0;
   options_.softcap = model.attn_softcap;
-  if (model.qk_norm != "none") {
-    // Each tp rank norms its own heads with the same gain, so the gain's gradient is partial over tp too.
-    q_norm_ = &declare_norm(model, unit, layer_name(layer, "self_attn.q_norm"), model.head_dim, {Axis::tp});
-    k_norm_ = &declare_norm(model, unit, layer_name(layer, "self_attn.k_norm"), model.head_dim, {Axis::tp});
-  }
+  if (model.position == "alibi") options_.alibi_slopes = alibi_slopes(model.n_heads);
+  if (model.qk_norm == "none") return;
+  const auto gain = [&](const char* name, int64_t heads) {
+    const bool per_head = model.qk_norm == "head";
+    ParamSpec spec = gain_of(model, layer_name(layer, name), per_head ? head_dim_ : heads * head_dim_);
+    // Each tp rank norms its own heads: with one gain for every head its gradient is partial over tp too.
+    per_head ? void(spec.partial.insert(Axis::tp)) : void(spec.placement = Placement::shard(0));
+    return &unit.add(spec);
+  };
+  q_norm_ = gain("self_attn.q_norm", model.n_heads);
+  k_norm_ = gain("self_attn.k_norm", model.n_kv_heads);
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const PassContext& context) const {
@@ -120,45 +141,60 @@ at::Tensor Attention::attend_with_cache(const at::Tensor& qkv, KvCache& cache) c
 }
 
 Mlp::Mlp(const ModelConfig& model, int64_t layer, ParamUnit& unit)
-    : gate_(model.activation == "silu" ? Gate::silu : Gate::gelu_tanh),
-      gate_up_(Linear::column(unit,
-                              {{layer_name(layer, "mlp.gate_proj"), model.ffn_dim},
-                               {layer_name(layer, "mlp.up_proj"), model.ffn_dim}},
-                              model.dim, model.mlp_bias, model.init_std)),
+    : gated_(model.mlp == "gated"),
+      activation_(activation_named(model.activation)),
+      up_(Linear::column(unit, up_parts(model, layer), model.dim, model.mlp_bias, model.init_std)),
       down_(Linear::row(unit, {layer_name(layer, "mlp.down_proj"), model.dim}, model.ffn_dim, model.mlp_bias,
                         residual_std(model))) {}
 
 at::Tensor Mlp::forward(const at::Tensor& x) const {
-  return down_.forward(gated(gate_up_.forward(x), gate_));
+  const at::Tensor up = up_.forward(x);
+  return down_.forward(gated_ ? gated(up, activation_) : activate(up, activation_));
 }
 
 DecoderLayer::DecoderLayer(const ModelConfig& model, int64_t layer, ParamUnit& unit)
     : layer_(layer),
       dropout_(model.dropout),
-      norm_options_(norm_options(model)),
+      residual_multiplier_(model.residual_multiplier),
+      parallel_(model.block != "sequential"),
       attention_(model, layer, unit),
       mlp_(model, layer, unit) {
-  const auto norm = [&](const char* name) {
-    return &declare_norm(model, unit, layer_name(layer, name), model.dim);
-  };
-  const bool sandwich = model.norm_placement == "sandwich";
-  input_norm_ = norm("input_layernorm");
+  const auto norm = [&](const char* name) { return Norm(model, unit, layer_name(layer, name)); };
+  const std::string& placement = model.norm_placement;
+  if (placement != "post") input_norm_ = norm("input_layernorm");
+  if (placement != "pre") {
+    post_attention_norm_ = norm("post_attention_layernorm");
+    post_mlp_norm_ = norm("post_feedforward_layernorm");
+  }
   // Llama's post_attention_layernorm stands before the MLP; with norms on both sides it really is after
   // attention.
-  if (sandwich) post_attention_norm_ = norm("post_attention_layernorm");
-  mlp_norm_ = norm(sandwich ? "pre_feedforward_layernorm" : "post_attention_layernorm");
-  if (sandwich) post_mlp_norm_ = norm("post_feedforward_layernorm");
+  if (placement == "pre" && model.block != "parallel_shared_norm")
+    mlp_norm_ = norm("post_attention_layernorm");
+  if (placement == "sandwich") mlp_norm_ = norm("pre_feedforward_layernorm");
+}
+
+at::Tensor DecoderLayer::branch(const at::Tensor& out, const std::optional<Norm>& post_norm, const char* site,
+                                const PassContext& context) const {
+  const at::Tensor normed = post_norm ? post_norm->forward(out) : out;
+  const at::Tensor x =
+      dropout(normed, dropout_at(context, dropout_, layer_name(layer_, site)), context.batch.index);
+  return residual_multiplier_ == 1 ? x : x * residual_multiplier_;
 }
 
 at::Tensor DecoderLayer::forward(const at::Tensor& x, const PassContext& context) const {
-  const at::Tensor& index = context.batch.index;
-  at::Tensor a = attention_.forward(rms_norm(x, *input_norm_, norm_options_).y, context);
-  if (post_attention_norm_) a = rms_norm(a, *post_attention_norm_, norm_options_).y;
-  a = dropout(a, dropout_at(context, dropout_, layer_name(layer_, "attention_output")), index);
-  const NormOutput normed = rms_norm(a, *mlp_norm_, norm_options_, x);
-  at::Tensor m = mlp_.forward(normed.y);
-  if (post_mlp_norm_) m = rms_norm(m, *post_mlp_norm_, norm_options_).y;
-  return normed.residual + dropout(m, dropout_at(context, dropout_, layer_name(layer_, "mlp_output")), index);
+  const at::Tensor input = input_norm_ ? input_norm_->forward(x) : x;
+  const at::Tensor a =
+      branch(attention_.forward(input, context), post_attention_norm_, "attention_output", context);
+  const auto mlp = [&](const at::Tensor& h) {
+    return branch(mlp_.forward(h), post_mlp_norm_, "mlp_output", context);
+  };
+  if (parallel_) return x + a + mlp(mlp_norm_ ? mlp_norm_->forward(x) : input);
+  if (!mlp_norm_) {
+    const at::Tensor h = x + a;
+    return h + mlp(h);
+  }
+  const NormOutput h = mlp_norm_->forward(a, x);
+  return h.residual + mlp(h.y);
 }
 
 }  // namespace weft

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +56,20 @@ class Linear {
   std::vector<Param*> weights_, biases_;
 };
 
+/// RMSNorm or LayerNorm, as the model has it. Its params multiply by 1 and add 0 at first; their gradients
+/// are partial over the data axes.
+class Norm {
+ public:
+  Norm(const ModelConfig& model, ParamUnit& unit, const std::string& name);
+  at::Tensor forward(const at::Tensor& x) const { return forward(x, {}).y; }
+  NormOutput forward(const at::Tensor& x, const at::Tensor& residual) const;  // of their sum
+
+ private:
+  NormOptions options_;
+  Param* gain_;
+  Param* bias_ = nullptr;  // LayerNorm only
+};
+
 /// Dropout at a named site of the model, on in training only.
 Dropout dropout_at(const PassContext& context, double p, const std::string& site);
 
@@ -86,29 +100,30 @@ class Mlp {
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
-  Gate gate_;
-  Linear gate_up_, down_;
+  bool gated_;
+  Activation activation_;
+  Linear up_, down_;  // up_ holds the gate too, where there is one
 };
 
-/// x + attention(norm x), then + mlp(norm x); "sandwich" also norms each sub-layer's output.
+/// "sequential": h = x + attention(norm x), y = h + mlp(norm h); norms stand before a sub-layer ("pre"),
+/// after it
+/// ("post") or on both sides ("sandwich"). "parallel": y = x + attention(norm x) + mlp(norm x).
 class DecoderLayer {
  public:
   DecoderLayer(const ModelConfig& model, int64_t layer, ParamUnit& unit);
   at::Tensor forward(const at::Tensor& x, const PassContext& context) const;
 
  private:
+  // A sub-layer's output on its way into the residual stream.
+  at::Tensor branch(const at::Tensor& out, const std::optional<Norm>& post_norm, const char* site,
+                    const PassContext& context) const;
+
   int64_t layer_;
-  double dropout_;
-  NormOptions norm_options_;
+  double dropout_, residual_multiplier_;
+  bool parallel_;
   Attention attention_;
   Mlp mlp_;
-  Param *input_norm_, *mlp_norm_;
-  Param *post_attention_norm_ = nullptr, *post_mlp_norm_ = nullptr;  // sandwich only
+  std::optional<Norm> input_norm_, post_attention_norm_, mlp_norm_, post_mlp_norm_;
 };
-
-/// Declares the gain of a norm over `size` elements, initialised so that it multiplies by 1; its gradient is
-/// partial over the data axes, and over `also_partial`.
-Param& declare_norm(const ModelConfig& model, ParamUnit& unit, const std::string& name, int64_t size,
-                    const std::set<Axis>& also_partial = {});
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 #include "weft/ops/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -56,23 +57,26 @@ at::Tensor heads_of_keys(const at::Tensor& x, const Block& b) {
   return x.narrow(0, b.k_begin, b.keys()).transpose(0, 1);  // [n_kv_heads, keys, head_dim]
 }
 
-// True where query (row) may not see key (column): [queries, keys].
-at::Tensor forbidden(const Block& b, const AttentionOptions& options, const at::TensorOptions& like) {
-  const auto ints = like.dtype(at::kLong);
-  const at::Tensor q = at::arange(b.q_begin + b.offset, b.q_end + b.offset, ints).unsqueeze(1);
-  const at::Tensor k = at::arange(b.k_begin, b.k_end, ints).unsqueeze(0);
-  at::Tensor mask = k > q;
-  if (options.window > 0) mask.logical_or_(k <= q - options.window);
-  return mask;
-}
-
-// Scores after scale and soft-cap, forbidden ones -inf: [n_kv_heads, group, queries, keys].
-at::Tensor scores(const at::Tensor& q_grouped, const at::Tensor& k_heads, const Block& b,
-                  const AttentionOptions& options) {
+// Scores after scale and soft-cap: [n_kv_heads, group, queries, keys].
+at::Tensor capped_scores(const at::Tensor& q_grouped, const at::Tensor& k_heads, const Block& b,
+                         const AttentionOptions& options) {
   at::Tensor s = at::bmm(q_grouped, k_heads.transpose(1, 2)).mul_(options.scale);
   if (options.softcap > 0) s.div_(options.softcap).tanh_().mul_(options.softcap);
-  s = s.view({options.n_kv_heads, -1, b.queries(), b.keys()});
-  return s.masked_fill_(forbidden(b, options, s.options()), -std::numeric_limits<double>::infinity());
+  return s.view({options.n_kv_heads, -1, b.queries(), b.keys()});
+}
+
+// Adds ALiBi, and puts -inf where a query may not see a key; in place.
+void bias_scores(at::Tensor& s, const Block& b, const AttentionOptions& options) {
+  const auto ints = s.options().dtype(at::kLong);
+  const at::Tensor q = at::arange(b.q_begin + b.offset, b.q_end + b.offset, ints).unsqueeze(1);
+  const at::Tensor k = at::arange(b.k_begin, b.k_end, ints).unsqueeze(0);
+  if (!options.alibi_slopes.empty()) {
+    const at::Tensor slopes = at::tensor(options.alibi_slopes, s.options());
+    s.addcmul_(slopes.view({options.n_kv_heads, -1, 1, 1}), (k - q).to(s.scalar_type()));
+  }
+  at::Tensor forbidden = k > q;
+  if (options.window > 0) forbidden.logical_or_(k <= q - options.window);
+  s.masked_fill_(forbidden, -std::numeric_limits<double>::infinity());
 }
 
 // 1 / (1 - p) where a probability is kept, else 0: [n_kv_heads, group, queries, keys]. A key's global token
@@ -150,20 +154,20 @@ class Attention : public Op {
     const auto row_stat = [&](const at::Tensor& x) {  // [n_heads, tokens] -> [n_kv_heads, group, queries, 1]
       return x.narrow(1, b.q_begin, b.queries()).reshape({kv, -1, b.queries(), 1});
     };
-    const at::Tensor s = scores(qg, kh, b, options_);
-    const at::Tensor p = at::exp(s - row_stat(lse_.get()));
-    at::Tensor dp = at::bmm(dog, vh.transpose(1, 2)).view(s.sizes());
+    at::Tensor s = capped_scores(qg, kh, b, options_);
+    at::Tensor cap_derivative;  // d/ds of cap tanh(s / cap) is 1 - (capped / cap)^2
+    if (options_.softcap > 0) cap_derivative = 1 - (s / options_.softcap).square_();
+    bias_scores(s, b, options_);
+    const at::Tensor p = s.sub_(row_stat(lse_.get())).exp_();
+    at::Tensor dp = at::bmm(dog, vh.transpose(1, 2)).view(p.sizes());
     at::Tensor p_dropped = p;
     if (options_.dropout.p > 0) {
-      const at::Tensor mask = dropout_mask(b, options_, index_, s.options());
+      const at::Tensor mask = dropout_mask(b, options_, index_, p.options());
       p_dropped = p * mask;
       dp.mul_(mask);
     }
     at::Tensor ds = dp.sub_(row_stat(delta)).mul_(p);
-    if (options_.softcap > 0) {
-      // d/ds of cap tanh(s / cap) is 1 - (capped / cap)^2; forbidden scores are -inf and have ds = 0.
-      ds.mul_(1 - (s.masked_fill(p == 0, 0) / options_.softcap).square());
-    }
+    if (cap_derivative.defined()) ds.mul_(cap_derivative);
     ds.mul_(options_.scale);
     const auto flat = [&](const at::Tensor& x) { return x.view({kv, -1, b.keys()}); };
     grouped_view(dq, b.q_begin, b.q_end, kv)
@@ -180,6 +184,16 @@ class Attention : public Op {
 
 }  // namespace
 
+std::vector<double> alibi_slopes(int64_t n_heads) {
+  int64_t power = 1;
+  while (2 * power <= n_heads) power *= 2;
+  std::vector<double> slopes;
+  for (int64_t i = 1; i <= power; ++i) slopes.push_back(std::exp2(-8.0 * double(i) / double(power)));
+  for (int64_t i = 1; i <= n_heads - power; ++i)
+    slopes.push_back(std::exp2(-8.0 * double(2 * i - 1) / double(2 * power)));
+  return slopes;
+}
+
 AttentionOutput attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const std::vector<AttentionSpan>& spans, const AttentionOptions& options,
                                   const at::Tensor& index) {
@@ -187,7 +201,8 @@ AttentionOutput attention_forward(const at::Tensor& q, const at::Tensor& k, cons
   at::Tensor out = at::zeros(q.sizes(), q.options());
   at::Tensor lse = at::empty({options.n_heads, q.size(0)}, q.options());
   for_each_block(spans, options, [&](const Block& b) {
-    at::Tensor p = scores(grouped(q, b.q_begin, b.q_end, kv), heads_of_keys(k, b), b, options);
+    at::Tensor p = capped_scores(grouped(q, b.q_begin, b.q_end, kv), heads_of_keys(k, b), b, options);
+    bias_scores(p, b, options);
     const at::Tensor block_lse = p.logsumexp(-1, /*keepdim=*/true);
     p.sub_(block_lse).exp_();
     if (options.dropout.p > 0) p.mul_(dropout_mask(b, options, index, p.options()));

@@ -1,6 +1,7 @@
 // Causal attention over a flat micro-batch: documents do not see each other, query heads share key/value
-// heads in groups (GQA), optionally within a sliding window and with soft-capped scores. Scores exist for one
-// block of queries at a time; backward recomputes them from the log-sum-exp (Dao et al. 2022).
+// heads in groups (GQA), optionally within a sliding window, with soft-capped scores, and with ALiBi (Press
+// et al. 2021). Scores exist for one block of queries at a time; backward recomputes them from the
+// log-sum-exp (Dao et al. 2022).
 #pragma once
 
 #include <vector>
@@ -14,11 +15,16 @@ namespace weft {
 struct AttentionOptions {
   int64_t n_heads = 1;
   int64_t n_kv_heads = 1;
-  double scale = 1;    // scores are scale * q.k
-  int64_t window = 0;  // keys a query sees, itself included; 0: all before it
-  double softcap = 0;  // s -> softcap tanh(s / softcap); 0: off
-  Dropout dropout;     // of the probabilities
+  double scale = 1;                       // scores are scale * q.k
+  int64_t window = 0;                     // keys a query sees, itself included; 0: all before it
+  double softcap = 0;                     // s -> softcap tanh(s / softcap); 0: off
+  std::vector<double> alibi_slopes = {};  // [n_heads]: -slope * distance is added to the scores; empty: off
+  Dropout dropout;                        // of the probabilities
 };
+
+/// The slopes of n heads: 2^(-8 i / n), i from 1; where n is no power of two, those of the power of two below
+/// it, then every other one of the next power's.
+std::vector<double> alibi_slopes(int64_t n_heads);
 
 /// One document: its queries and its keys. The last query sees the last key, so with fewer queries than keys
 /// (generation with a cache) the earlier keys are the past.

@@ -1,5 +1,6 @@
-// RMSNorm (Zhang & Sennrich 2019), over the last dim: y = x / sqrt(mean(x^2) + eps) * gain, where the gain is
-// w, or 1 + w in the unit-offset form (Gemma).
+// Norms over the last dim. RMSNorm (Zhang & Sennrich 2019): y = x / sqrt(mean(x^2) + eps) * gain. LayerNorm
+// (Ba et al. 2016): y = (x - mean(x)) / sqrt(var(x) + eps) * gain + bias. The gain is w, or 1 + w in the
+// unit-offset form (Gemma).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,12 +19,15 @@ struct NormOutput {
   at::Tensor residual;  // x + residual: what the next residual connection adds to
 };
 
-/// Norm of x + residual (residual undefined: of x). x [tokens, dim], gain [dim].
+/// Norm of x + residual (residual undefined: of x). x [tokens, dim], gain and bias [dim].
 NormOutput rms_norm(const at::Tensor& x, Param& gain, const NormOptions& options,
                     const at::Tensor& residual = {});
+NormOutput layer_norm(const at::Tensor& x, Param& gain, Param& bias, const NormOptions& options,
+                      const at::Tensor& residual = {});
 
-/// QK norm: each of the first q_heads heads is normed with q_gain [head_dim], each of the next k_heads with
-/// k_gain; the rest pass through. qkv [tokens, heads, head_dim].
+/// RMSNorm of the first q_heads heads with q_gain and of the next k_heads with k_gain; the rest pass through.
+/// A gain [head_dim] norms each head by itself, a gain [heads * head_dim] all heads as one vector. qkv
+/// [tokens, heads, head_dim].
 at::Tensor qk_norm(const at::Tensor& qkv, int64_t q_heads, int64_t k_heads, Param& q_gain, Param& k_gain,
                    const NormOptions& options);
 

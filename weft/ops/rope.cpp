@@ -45,11 +45,31 @@ void scale_yarn(const ModelConfig& model, double theta, RopeFrequencies* frequen
   frequencies->scale = model.rope_attention_factor;
 }
 
+// A base that grows with the document beyond the original length, so that the slowest dim is interpolated.
+double dynamic_theta(const ModelConfig& model, double theta, int64_t length) {
+  const double dim = double(model.rope_dim), original = double(model.rope_original_seq_len);
+  if (double(length) <= original) return theta;
+  const double stretch = model.rope_factor * double(length) / original - (model.rope_factor - 1);
+  return theta * std::pow(stretch, dim / (dim - 2));
+}
+
+void scale_longrope(const ModelConfig& model, int64_t length, RopeFrequencies* frequencies) {
+  const bool is_long = length > model.rope_original_seq_len;
+  const std::vector<double>& factors = is_long ? model.rope_long_factors : model.rope_short_factors;
+  for (size_t i = 0; i < factors.size(); ++i) frequencies->inverse[i] /= factors[i];
+  frequencies->scale = model.rope_attention_factor;
+}
+
+bool depends_on_length(const ModelConfig& model) {
+  return model.rope_scaling == "dynamic" || model.rope_scaling == "longrope";
+}
+
 void rotate(const at::Tensor& in, const at::Tensor& cos, const at::Tensor& sin, at::Tensor out) {
-  const int64_t half = in.size(2) / 2;
+  const int64_t half = cos.size(2), still = in.size(2) - 2 * half;
   const at::Tensor a = in.narrow(2, 0, half), b = in.narrow(2, half, half);
   out.narrow(2, 0, half).copy_(a * cos - b * sin);
   out.narrow(2, half, half).copy_(b * cos + a * sin);
+  if (still > 0) out.narrow(2, 2 * half, still).copy_(in.narrow(2, 2 * half, still));
 }
 
 class Rope : public Op {
@@ -76,17 +96,19 @@ class Rope : public Op {
 
 }  // namespace
 
-RopeFrequencies rope_frequencies(const ModelConfig& model, const std::string& type) {
+RopeFrequencies rope_frequencies(const ModelConfig& model, const std::string& type, int64_t length) {
   const bool own_base = type == "sliding" && model.rope_theta_sliding != 0;
-  const double theta = own_base ? model.rope_theta_sliding : model.rope_theta;
+  double theta = own_base ? model.rope_theta_sliding : model.rope_theta;
+  if (model.rope_scaling == "dynamic" && !own_base) theta = dynamic_theta(model, theta, length);
   RopeFrequencies frequencies;
-  for (int64_t i = 0; i < model.head_dim; i += 2)
-    frequencies.inverse.push_back(std::pow(theta, -double(i) / double(model.head_dim)));
+  for (int64_t i = 0; i < model.rope_dim; i += 2)
+    frequencies.inverse.push_back(std::pow(theta, -double(i) / double(model.rope_dim)));
   if (own_base) return frequencies;
   if (model.rope_scaling == "linear")
     for (double& f : frequencies.inverse) f /= model.rope_factor;
   if (model.rope_scaling == "llama3") scale_llama3(model, &frequencies.inverse);
   if (model.rope_scaling == "yarn") scale_yarn(model, theta, &frequencies);
+  if (model.rope_scaling == "longrope") scale_longrope(model, length, &frequencies);
   return frequencies;
 }
 
@@ -94,6 +116,20 @@ RopeTable rope_table(const RopeFrequencies& frequencies, const at::Tensor& posit
   const at::Tensor angles =
       at::outer(positions.to(at::kDouble), at::tensor(frequencies.inverse, at::kDouble));
   return {(angles.cos() * frequencies.scale).to(dtype), (angles.sin() * frequencies.scale).to(dtype)};
+}
+
+RopeTable rope_table(const ModelConfig& model, const std::string& type, const at::Tensor& positions,
+                     const std::vector<int64_t>& cu_seqlens, at::ScalarType dtype) {
+  if (!depends_on_length(model)) return rope_table(rope_frequencies(model, type), positions, dtype);
+  std::vector<at::Tensor> cos, sin;
+  for (size_t d = 0; d + 1 < cu_seqlens.size(); ++d) {
+    const at::Tensor document = positions.slice(0, cu_seqlens[d], cu_seqlens[d + 1]);
+    if (document.size(0) == 0) continue;
+    const int64_t length = document[-1].item<int64_t>() + 1;
+    const RopeTable table = rope_table(rope_frequencies(model, type, length), document, dtype);
+    cos.push_back(table.cos), sin.push_back(table.sin);
+  }
+  return {at::cat(cos), at::cat(sin)};
 }
 
 at::Tensor rope(const at::Tensor& qkv, int64_t n_rotated, const RopeTable& table) {

@@ -48,9 +48,11 @@ double measure_gemm(at::ScalarType dtype) {
 
 double model_flops_per_token(const Decoder& decoder, int64_t seq_len) {
   const ModelConfig& model = decoder.model();
-  const int64_t embedding =
-      model.tie_embeddings ? 0 : model.vocab_size * model.dim;  // tied: it is the head too
-  double flops = 6.0 * double(decoder.numel() - embedding);
+  // Tables that are only looked up in; a tied embedding is the head too.
+  const int64_t looked_up = ((model.tie_embeddings ? 0 : model.vocab_size) +
+                             (model.position == "learned" ? model.max_positions : 0)) *
+                            model.dim;
+  double flops = 6.0 * double(decoder.numel() - looked_up);
   for (int64_t layer = 0; layer < model.n_layers; ++layer) {
     const bool sliding = model.layer_types[size_t(layer) % model.layer_types.size()] == "sliding";
     const double seen = sliding ? double(std::min(model.sliding_window, seq_len)) : double(seq_len);
