@@ -13,6 +13,8 @@
 #include "weft/base/config_schema.h"
 #include "weft/base/error.h"
 
+#include "tests/base/temporary_dir.h"
+
 namespace weft {
 namespace {
 
@@ -433,6 +435,32 @@ TEST(ConfigReference, IsTheDocsPage) {
   std::ifstream file(std::string(WEFT_FIXTURES) + "/../../docs/config.md");
   const std::string page((std::istreambuf_iterator<char>(file)), {});
   EXPECT_EQ(page, config_reference()) << "run `build/weft config --docs > docs/config.md`";
+}
+
+// What the guide shows as a config is one, and every key in it has an effect.
+TEST(Docs, EveryTomlBlockLoads) {
+  int blocks = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(WEFT_FIXTURES) + "/../../docs")) {
+    if (entry.path().extension() != ".md") continue;
+    std::ifstream file(entry.path());
+    std::string block;
+    bool inside = false;
+    for (std::string line; std::getline(file, line);) {
+      if (inside && line == "```") {
+        TemporaryDir dir;
+        std::ofstream(dir / "block.toml") << block;
+        std::vector<std::string> warnings;
+        EXPECT_NO_THROW(load_config(dir / "block.toml", {}, &warnings)) << entry.path() << "\n" << block;
+        EXPECT_THAT(warnings, IsEmpty()) << entry.path() << "\n" << block;
+        ++blocks, inside = false, block.clear();
+      } else if (inside) {
+        block += line + "\n";
+      } else {
+        inside = line == "```toml";
+      }
+    }
+  }
+  EXPECT_GE(blocks, 1);
 }
 
 }  // namespace
