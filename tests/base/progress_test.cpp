@@ -108,5 +108,11 @@ TEST(ProgressTest, PrintsFewPlainLinesToAFile) {
   EXPECT_EQ(text.find('\r'), std::string::npos);
 }
 
+TEST(OneLine, JoinsAndCutsCharacters) {
+  EXPECT_EQ(one_line(" a\n\n\tb\x1b[31m ö", 20), "a b [31m ö");
+  EXPECT_EQ(one_line("föör", 4), "föör");
+  EXPECT_EQ(one_line("föörs", 4), "föö…");
+}
+
 }  // namespace
 }  // namespace weft

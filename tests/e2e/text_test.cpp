@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/safetensors.h"
+#include "weft/report/step_log.h"
 
 #include "tests/base/temporary_dir.h"
 #include "tests/e2e/process.h"
@@ -72,6 +73,38 @@ TEST_F(Text, BecomesAModelThatWrites) {
   };
   EXPECT_EQ(sampled("1"), sampled("1"));
   EXPECT_NE(sampled("1"), sampled("2"));
+}
+
+TEST_F(Text, ShowsWhatTheModelWritesWithoutAnyEffectOnIt) {
+  prepare();
+  const auto arguments = [&](const std::string& run, const std::vector<std::string>& sets) {
+    std::vector<std::string> all = {"train", dir / "config.toml", "--set", "log.run_dir=" + (dir / run)};
+    for (const auto& set : sets) all.insert(all.end(), {"--set", set});
+    return all;
+  };
+  const auto shown = weft(arguments(
+      "run", {"log.sample_every=20", "log.sample_tokens=12", "log.sample_prompts=[\"the quick\", \"\"]"}));
+  ASSERT_EQ(shown.status, 0) << shown.output;
+  EXPECT_THAT(shown.output, HasSubstr("step 60  sample: the quick brown fox"));
+  const auto samples = read_step_log(Env::system(), samples_path(dir / "run"));
+  ASSERT_EQ(samples.size(), 6u);
+  EXPECT_EQ(samples[4]["step"], 60);
+  EXPECT_EQ(samples[4]["prompt"], "the quick");
+  EXPECT_THAT(samples[4]["text"].get<std::string>(), testing::StartsWith(" brown fox"));
+  const auto events = Env::system().list(dir / "run/tensorboard");
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_THAT(Env::system().read(dir / "run/tensorboard/" + events[0]),
+              testing::AllOf(HasSubstr("lm loss validation"), HasSubstr("    the quick brown fox")));
+
+  ASSERT_EQ(weft(arguments("silent", {"log.sample_prompts=[]", "log.tensorboard=false"})).status, 0);
+  EXPECT_FALSE(Env::system().exists(dir / "silent/tensorboard"));
+  const auto losses = [&](const std::string& run) {
+    std::vector<std::string> result;
+    for (const auto& line : read_step_log(Env::system(), metrics_path(dir / run)))
+      result.push_back(line.at("loss").dump());
+    return result;
+  };
+  EXPECT_EQ(losses("run"), losses("silent"));
 }
 
 TEST_F(Text, TruncatedOrMissingDataIsNamed) {

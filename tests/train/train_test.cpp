@@ -1,5 +1,4 @@
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <numeric>
 
@@ -10,7 +9,6 @@
 #include "weft/train/batch.h"
 #include "weft/train/flops.h"
 #include "weft/train/guard.h"
-#include "weft/train/metrics.h"
 #include "weft/train/process.h"
 
 #include "tests/base/temporary_dir.h"
@@ -81,24 +79,6 @@ TEST(StepGuard, JudgesNoSpikesWhenOffOrTooEarly) {
   StepGuard early(train);
   EXPECT_EQ(early.check(1, 1), "");
   EXPECT_EQ(early.check(1, 1000), "");
-}
-
-TEST(MetricsFile, DropsWhatARestartRunsAgain) {
-  const TemporaryDir dir;
-  Env& env = Env::system();
-  {
-    MetricsFile metrics(env, dir.path(), 0);
-    for (int step = 1; step <= 4; ++step) metrics.append({{"step", step}, {"loss", 1.0 / step}});
-  }
-  std::ofstream(dir / "metrics.jsonl", std::ios::app) << R"({"step":5,"lo)";  // torn by a crash
-  MetricsFile metrics(env, dir.path(), 3);
-  EXPECT_EQ(read_metrics(env, dir.path(), 100).size(), 3u);
-  metrics.append({{"step", 4}, {"loss", 0.1 + 0.2}});
-  EXPECT_EQ(env.read(dir / "metrics.jsonl"),
-            "{\"step\":1,\"loss\":1.0}\n{\"step\":2,\"loss\":0.5}\n{\"step\":3,\"loss\":0.3333333333333333}\n"
-            "{\"step\":4,\"loss\":0.30000000000000004}\n");
-  EXPECT_EQ(read_metrics(env, dir.path(), 100).size(), 4u);
-  EXPECT_EQ(read_metrics(env, dir / "none", 100).size(), 0u);
 }
 
 TEST(Flops, AreSixPerWeightAndHalfTheAttention) {

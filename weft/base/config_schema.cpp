@@ -273,7 +273,8 @@ std::vector<Key> other_keys() {
       {KEY(log, sample_every), between(0, kMaxSteps), "steps",
        "Steps between sampled texts. 0: only at the end.", CAN_SAMPLE},
       {KEY(log, sample_prompts), anything(), "",
-       "What the sampled texts continue; an empty list: no samples.", CAN_SAMPLE},
+       "What the sampled texts continue (temperature 0.7, top-p 0.9); an empty list: no samples.",
+       CAN_SAMPLE},
       {KEY(log, sample_tokens), between(1, 1 << 20), "tokens", "Length of a sampled text.", CAN_SAMPLE},
       {KEY(log, profile), anything(), "steps",
        "Steps to trace into run_dir/trace.json, as \"10-12\"; \"auto\": three steps soon after the start; "

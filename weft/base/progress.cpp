@@ -54,6 +54,17 @@ std::string short_duration(double duration) {
   return fmt::format("{} d {:02} h", whole / 86400, whole / 3600 % 24);
 }
 
+std::string one_line(const std::string& text, size_t length) {
+  std::string line;
+  for (const char c : text) {
+    const bool blank = static_cast<unsigned char>(c) <= ' ' || c == 0x7f;  // control characters too
+    if (!blank) line += c;
+    if (blank && !line.empty() && line.back() != ' ') line += ' ';
+  }
+  const std::string head = clipped(line, length);
+  return head == line ? line : clipped(line, length - 1) + "…";
+}
+
 StatusLine::StatusLine(std::FILE* out) : out_(out), on_terminal_(isatty(fileno(out)) == 1) {}
 
 void StatusLine::update(const std::string& text) {

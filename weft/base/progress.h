@@ -15,6 +15,10 @@ std::string short_count(double count);
 /// "1.2 s", "3 min 05 s", "2 h 07 min", "4 d 03 h".
 std::string short_duration(double seconds);
 
+/// `text` on one line, at most `length` characters of UTF-8: each run of white space and control characters
+/// is one space, and what is too long ends in "…".
+std::string one_line(const std::string& text, size_t length);
+
 /// One line of status. On a terminal it is rewritten in place, at most ten times a second; elsewhere each
 /// update is a line of its own.
 class StatusLine {

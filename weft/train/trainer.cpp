@@ -13,10 +13,10 @@
 #include "weft/base/error.h"
 #include "weft/checkpoint/hf_weights.h"
 #include "weft/data/bigram.h"
-#include "weft/data/tokenizer.h"
 #include "weft/ops/cross_entropy.h"
 #include "weft/optim/schedule.h"
 #include "weft/train/flops.h"
+#include "weft/train/generate_text.h"
 #include "weft/train/process.h"
 #include "weft/train/summary.h"
 
@@ -52,15 +52,14 @@ std::map<std::string, std::string> keys_of(const std::string& toml) {
 }  // namespace
 
 Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env), guard_(config_.train) {
-  std::unique_ptr<Tokenizer> tokenizer;
   if (!config_.data.tokenizer.empty())
-    tokenizer = std::make_unique<Tokenizer>(Tokenizer::load(config_.data.tokenizer, env_));
-  settle_vocabulary(&config_, tokenizer.get());
+    tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(config_.data.tokenizer, env_));
+  settle_vocabulary(&config_, tokenizer_.get());
   train_data_ = open_train(config_);
   valid_data_ = open_valid(config_);
   batch_options_ = {.seq_len = config_.train.seq_len, .micro_batch = config_.train.micro_batch};
   if (config_.data.document_mask && config_.data.format == "indexed") {
-    batch_options_.separator = tokenizer ? tokenizer->eos_id().value_or(-1) : -1;
+    batch_options_.separator = tokenizer_ ? tokenizer_->eos_id().value_or(-1) : -1;
     if (batch_options_.separator < 0)
       warn(
           "data.document_mask has no effect: without a data.tokenizer that has <|endoftext|>, documents "
@@ -76,9 +75,9 @@ Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env
   check_room_for_checkpoint();
   resume();
   write_file_atomically(env_, config_.log.run_dir + "/config.toml", to_toml(config_));
-  if (tokenizer)
+  if (tokenizer_)
     write_file_atomically(env_, config_.log.run_dir + "/tokenizer.json", env_.read(config_.data.tokenizer));
-  metrics_ = std::make_unique<MetricsFile>(env_, config_.log.run_dir, step_);
+  log_ = std::make_unique<RunLog>(env_, config_, step_, [this](const std::string& text) { warn(text); });
   flops_per_token_ = model_flops_per_token(*decoder_, config_.train.seq_len);
   peak_flops_ = gemm_peak(env_, decoder_->units().front()->dtype());
   say(fmt::format(
@@ -252,11 +251,13 @@ void Trainer::report(const StepResult& result, double seconds, double valid_loss
                                  {"targets", result.targets},
                                  {"tokens_per_s", rate},
                                  {"step_s", seconds},
+                                 {"tflops", rate * flops_per_token_ / 1e12},
                                  {"mfu", mfu},
                                  {"rss_mb", double(resident_bytes()) / 1e6}};
   if (!result.problem.empty()) line["skipped"] = result.problem;
   if (!std::isnan(valid_loss)) line["valid_loss"] = valid_loss;
-  or_warn([&] { metrics_->append(line); });
+  if (!std::isnan(valid_loss) && baseline_) line["baseline"] = *baseline_;
+  log_->metrics(line);
 
   mean_step_seconds_ = mean_step_seconds_ == 0 ? seconds : 0.9 * mean_step_seconds_ + 0.1 * seconds;
   if (!shows_status()) return;
@@ -290,6 +291,24 @@ double Trainer::evaluate_if_due() {
   return loss;
 }
 
+void Trainer::sample_if_due() {
+  const int64_t every = config_.log.sample_every;
+  if (!tokenizer_ || !(step_ == config_.train.steps || (every > 0 && step_ % every == 0))) return;
+  // The same draws at every step: texts differ only by what the model has learnt.
+  const SamplingOptions options{.temperature = 0.7, .top_p = 0.9, .seed = uint64_t(config_.train.seed)};
+  const bool opens_documents = batch_options_.separator >= 0;
+  for (size_t i = 0; i < config_.log.sample_prompts.size(); ++i) {
+    const std::string& prompt = config_.log.sample_prompts[i];
+    or_warn([&] {
+      std::string text;
+      generate_text(*decoder_, *tokenizer_, prompt_tokens(*tokenizer_, prompt, opens_documents),
+                    config_.log.sample_tokens, options, [&](const std::string& piece) { text += piece; });
+      log_->sample(step_, i, prompt, text);
+      say(fmt::format("step {}  sample: {}", step_, one_line(prompt + text, 160)));
+    });
+  }
+}
+
 Trainer::StepResult Trainer::train_step_or_save() {
   try {
     const StepResult result = train_step();
@@ -314,6 +333,7 @@ bool Trainer::run() {
     tokens_ += config_.train.global_batch * config_.train.seq_len;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     report(result, seconds, evaluate_if_due());
+    sample_if_due();
     const int64_t save_every = config_.checkpoint.save_every;
     if (save_every > 0 && step_ % save_every == 0) or_warn([&] { save(); });
   }
@@ -330,7 +350,9 @@ bool Trainer::run() {
 void Trainer::finish() {
   // A baseline that no evaluation has asked for yet is not worth a pass over the data after Ctrl-C.
   if (config_.log.plot)
-    or_warn([&] { write_summary(env_, config_, read_metrics(env_, config_.log.run_dir, step_), baseline_); });
+    or_warn([&] {
+      write_summary(env_, config_, read_step_log(env_, metrics_path(config_.log.run_dir), step_), baseline_);
+    });
 }
 
 }  // namespace weft

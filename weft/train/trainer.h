@@ -14,11 +14,12 @@
 #include "weft/base/progress.h"
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/data/sampler.h"
+#include "weft/data/tokenizer.h"
 #include "weft/nn/decoder.h"
 #include "weft/optim/adamw.h"
+#include "weft/report/run_log.h"
 #include "weft/train/batch.h"
 #include "weft/train/guard.h"
-#include "weft/train/metrics.h"
 #include "weft/train/process.h"
 
 namespace weft {
@@ -44,6 +45,7 @@ class Trainer {
   StepResult train_step_or_save();  // an Error must not lose the steps since the last checkpoint
   double evaluate_if_due();         // NaN: it was not
   double evaluate();                // mean loss per target over the validation sequences
+  void sample_if_due();             // lets the model continue log.sample_prompts
   void warn(const std::string& text);
   void warn_of_changes(const std::string& saved_config);  // keys that differ from the checkpoint's
   void say(const std::string& text);                      // a line that stays, beside the status line
@@ -63,11 +65,12 @@ class Trainer {
   Env& env_;
   std::unique_ptr<RunLock> lock_;
   BatchOptions batch_options_;
+  std::unique_ptr<Tokenizer> tokenizer_;  // none: the data is only numbers
   std::unique_ptr<SampleSource> train_data_, valid_data_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<AdamW> optimizer_;
   StepGuard guard_;
-  std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<RunLog> log_;
   StatusLine status_;
   std::chrono::steady_clock::time_point last_status_{};
 

@@ -1,0 +1,42 @@
+#include "weft/train/generate_text.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "weft/base/error.h"
+
+namespace weft {
+
+std::vector<int64_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt,
+                                   bool opens_documents) {
+  std::vector<int64_t> tokens;
+  if (const auto eos = tokenizer.eos_id(); eos && (opens_documents || prompt.empty())) tokens.push_back(*eos);
+  for (const int32_t id : tokenizer.encode(prompt)) tokens.push_back(id);
+  if (tokens.empty()) fail("the prompt is empty: this model needs at least one token to go on from");
+  return tokens;
+}
+
+void generate_text(Decoder& decoder, const Tokenizer& tokenizer, std::vector<int64_t> tokens,
+                   int64_t max_tokens, const SamplingOptions& options,
+                   const std::function<void(const std::string&)>& emit) {
+  const int64_t vocab = decoder.model().vocab_size;
+  for (const int64_t id : tokens)
+    if (id >= vocab)
+      fail("the tokenizer makes token {}, outside the model's vocabulary of {}: it is another model's", id,
+           vocab);
+  std::vector<KvCache> caches = decoder.make_caches(int64_t(tokens.size()) + max_tokens);
+  StreamDecoder stream(tokenizer);
+  for (int64_t i = 0; i < max_tokens; ++i) {
+    // A model's vocabulary may be padded beyond the tokenizer's: those rows stand for nothing.
+    const at::Tensor logits = decoder.next_logits(at::tensor(tokens, at::kLong), caches)
+                                  .narrow(0, 0, std::min(vocab, tokenizer.vocab_size()));
+    const int64_t next = sample_token(logits, options, i);
+    if (next == tokenizer.eos_id()) break;
+    emit(stream.push(int32_t(next)));
+    tokens = {next};
+  }
+  emit(stream.finish());
+}
+
+}  // namespace weft
