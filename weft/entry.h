@@ -1,6 +1,6 @@
 // The door between the thin executable and libweft: the executable parses the command line and the config,
-// sets the environment that libraries read while they load, then loads libweft and calls one of these by name.
-// Each returns the process's exit status and prints its own errors; none throws.
+// sets the environment that libraries read while they load, then loads libweft and calls one of these by
+// name. Each returns the process's exit status and prints its own errors; none throws.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,10 @@
 namespace weft {
 
 struct GenerateOptions {
-  std::string model;   // run directory, checkpoint directory or HuggingFace folder
+  std::string model;  // run directory, checkpoint directory or HuggingFace folder
   std::string prompt;
   std::string tokenizer;  // empty: the model's own
+  bool ema = false;       // the moving average of a run's weights
   int64_t max_tokens = 200;
   double temperature = 1.0;  // 0: greedy
   int64_t top_k = 0;         // 0: off

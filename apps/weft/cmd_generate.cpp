@@ -12,6 +12,7 @@ void add_generate_command(CLI::App& app, int* status) {
   command->add_option("MODEL", options->model, "Run directory, checkpoint or HuggingFace folder")->required();
   command->add_option("--prompt", options->prompt, "The text to continue")->required();
   command->add_option("--tokenizer", options->tokenizer, "A tokenizer.json (default: the model's own)");
+  command->add_flag("--ema", options->ema, "With the moving average of the run's weights (optim.ema_decay)");
   command->add_option("--max-tokens", options->max_tokens, "Tokens to write at most")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30).description(""));

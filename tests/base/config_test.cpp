@@ -254,6 +254,27 @@ TEST_F(ConfigTest, ReportsAScheduleThatDoesNotFit) {
             "most 1e18");
 }
 
+TEST_F(ConfigTest, ReportsEachRuleOnNamesThatIsNone) {
+  const std::string text = report(
+      "[optim]\nfreeze = ['embed', '[a']\nlr_multipliers = ['embed 0.1', 'norm = 2', '(b = 1', 'c = -1']\n");
+  for (const char* problem :
+       {"4 problems", "demo.toml:2: optim.freeze = [\"embed\", \"[a\"]: \"[a\": not a regular expression: ",
+        "\"embed 0.1\": expected \"REGEX = NUMBER\"\n", "\"(b = 1\": not a regular expression: ",
+        "\"c = -1\": expected \"REGEX = NUMBER\" with a number in [0, 1e+06], not \"-1\""})
+    EXPECT_THAT(text, HasSubstr(problem));
+  EXPECT_THAT(report("[optim]\nlr_multipliers = 'embed = 0.5'\nfreeze = 'norm'\n"), "accepted");
+  EXPECT_THAT(report("[data]\nvalid = ['a', 'b', 'a']\n"), HasSubstr("\"a\" is listed more than once"));
+}
+
+TEST_F(ConfigTest, CountsTheTokensOfARamp) {
+  // 8e17 tokens, where steps * global_batch would be 1.6e18.
+  const std::string ramped =
+      "[train]\nsteps = 2e8\nseq_len = 8e6\nglobal_batch = 1000\nbatch_ramp_start = 1\n"
+      "batch_ramp_increment = 999\nbatch_ramp_samples = 1e8\n";
+  EXPECT_EQ(report(ramped), "accepted");
+  EXPECT_THAT(report(ramped, {"train.batch_ramp_samples=5e7"}), HasSubstr("at most 1e18"));
+}
+
 TEST_F(ConfigTest, WarnsOfSettingsWithoutEffect) {
   load(
       "[optim]\nschedule = 'constant'\nmin_lr_ratio = 0.5\ndecay_regex = 'proj'\nwsd_shape = 'linear'\n"

@@ -1,6 +1,7 @@
 #include "weft/data/sampler.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <set>
 
@@ -97,7 +98,8 @@ TEST_F(SamplerTest, LastDocumentsAreForValidation) {
 TEST_F(SamplerTest, TrainAndValidationShareNoToken) {
   write_counting(dir_ / "d", {40, 30, 30});
   const Config config = indexed_config({dir_ / "d"}, 4, 0.4);
-  const auto train = open_train(config), valid = open_valid(config);
+  const auto train = open_train(config);
+  const auto valid = std::move(open_valid(config).at(0).samples);
   EXPECT_EQ(train->size(), 17);
   EXPECT_EQ(valid->size(), 7);
   EXPECT_THAT(read(*train, 16, 4), ElementsAre(64, 65, 66, 67, 68));
@@ -110,11 +112,32 @@ TEST_F(SamplerTest, ValidationOfItsOwnLeavesTrainingWhole) {
   Config config = indexed_config({dir_ / "t"}, 4, 0.5);
   config.data.valid = {dir_ / "v"};
   EXPECT_EQ(open_train(config)->size(), 5);
-  EXPECT_EQ(open_valid(config)->size(), 2);
-  EXPECT_THAT(read(*open_valid(config), 1, 4), ElementsAre(504, 505, 506, 507, 508));
+  ASSERT_EQ(open_valid(config).size(), 1u);
+  EXPECT_EQ(open_valid(config)[0].samples->size(), 2);
+  EXPECT_THAT(read(*open_valid(config)[0].samples, 1, 4), ElementsAre(504, 505, 506, 507, 508));
   config.data.valid = {};
   config.data.valid_fraction = 0;
-  EXPECT_EQ(open_valid(config), nullptr);
+  EXPECT_TRUE(open_valid(config).empty());
+}
+
+TEST_F(SamplerTest, ValidationSourcesAreApartAndNamedByTheirPaths) {
+  Config config = indexed_config({dir_ / "t"}, 4, 0);
+  const std::vector<std::string> names = {"books/valid", "web/valid", "code"};
+  for (const std::string& name : names) {
+    std::filesystem::create_directories(std::filesystem::path(dir_ / name).parent_path());
+    config.data.valid.push_back(dir_ / name);
+    write_counting(config.data.valid.back(), {7}, 100 * int64_t(config.data.valid.size()));
+  }
+  const auto sources = open_valid(config);
+  ASSERT_EQ(sources.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(sources[i].name, names[i]);
+    EXPECT_EQ(sources[i].samples->size(), 1) << "none reaches into the next";
+    EXPECT_EQ(read(*sources[i].samples, 0, 4)[0], 100 * int64_t(i + 1));
+  }
+  config.train.seq_len = 7;
+  EXPECT_THAT([&] { open_valid(config); },
+              ThrowsMessage<Error>(HasSubstr("data.valid = " + (dir_ / "books/valid"))));
 }
 
 TEST_F(SamplerTest, ShuffledOrderIsThatOfTheGlobalIndex) {
@@ -183,7 +206,7 @@ TEST_F(TokenTensorTest, ReadsStepsInOrder) {
     EXPECT_THAT(read(*source, 0, 4), ElementsAre(0, 1, 2, 3, 4));
     EXPECT_THAT(read(*source, 5, 4), ElementsAre(210, 211, 212, 213, 214));
   }
-  EXPECT_EQ(open_valid(config(dir_ / "t.safetensors", 4, 2, 3)), nullptr);
+  EXPECT_TRUE(open_valid(config(dir_ / "t.safetensors", 4, 2, 3)).empty());
 }
 
 TEST_F(TokenTensorTest, ShapesThatDoNotFitSayWhatWould) {
@@ -202,6 +225,16 @@ TEST_F(TokenTensorTest, ShapesThatDoNotFitSayWhatWould) {
   EXPECT_THAT(open(4, 2, 1), ThrowsMessage<Error>(HasSubstr("F32")));
   write_safetensors(Env::system(), path, {{"tokens", "I64", {5}, std::as_bytes(std::span(floats))}});
   EXPECT_THAT(open(4, 2, 1), ThrowsMessage<Error>(HasSubstr("[5]")));
+}
+
+TEST_F(TokenTensorTest, ARampTakesItsSamplesFromTheSameRows) {
+  Config ramped = config(write<int64_t>("I64", 3, 2, 5), 4, 3, 3);
+  ramped.train.batch_ramp_start = 1, ramped.train.batch_ramp_increment = 1,
+  ramped.train.batch_ramp_samples = 4;
+  EXPECT_NO_THROW(open_train(ramped)) << "1 + 1 + 2 sequences of 6";
+  ramped.train.steps = 4;
+  EXPECT_THAT([&] { open_train(ramped); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("holds 6 sequences"), HasSubstr("take 7"))));
 }
 
 TEST_F(TokenTensorTest, IdsOutsideTheVocabularyArePlaced) {

@@ -50,6 +50,27 @@ class Text : public testing::Test {
   }
 };
 
+TEST_F(Text, IsWrittenWithAveragedWeightsToo) {
+  prepare();
+  const auto written = [&](const std::string& ema_decay, bool ema) {
+    auto arguments = train_arguments();
+    arguments.insert(arguments.end(), {"--set", "log.run_dir=" + (dir / ema_decay), "--set",
+                                       "optim.ema_decay=" + ema_decay, "--set", "log.bigram_baseline=false"});
+    if (!Env::system().exists(dir / ema_decay)) {
+      const auto trained = weft(arguments);
+      EXPECT_EQ(trained.status, 0) << trained.output;
+    }
+    std::vector<std::string> generate = {"generate",  dir / ema_decay, "--prompt",
+                                         "the quick", "--temperature", "0"};
+    if (ema) generate.push_back("--ema");
+    return weft(generate).output;
+  };
+  EXPECT_EQ(written("1e-9", true), written("1e-9", false)) << "an average of nothing but the last weights";
+  EXPECT_NE(written("0.999999", true), written("0.999999", false))
+      << "an average that is still the first weights";
+  EXPECT_THAT(written("0", true), HasSubstr("holds no moving average of the weights: leave out --ema"));
+}
+
 TEST_F(Text, BecomesAModelThatWrites) {
   prepare();
   const auto trained = weft(train_arguments());

@@ -3,18 +3,10 @@
 #include <cstring>
 #include <fstream>
 #include <random>
-#include <sstream>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
-#include "weft/base/philox.h"
-#include "weft/base/safetensors.h"
-
-#include "tests/base/temporary_dir.h"
-#include "tests/e2e/process.h"
+#include "tests/e2e/train_fixture.h"
 
 namespace weft {
 namespace {
@@ -23,80 +15,13 @@ using testing::HasSubstr;
 using testing::Not;
 
 const std::string kTiny = WEFT_FIXTURES "/llama-tiny";
-Env& env = Env::system();
 
-std::vector<nlohmann::json> metrics(const std::string& run_dir) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream text(env.read(run_dir + "/metrics.jsonl"));
-  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
-
-// What must not depend on when and where a step ran, with every digit.
-std::vector<std::string> curve(const std::string& run_dir) {
-  std::vector<std::string> result;
-  for (const auto& line : metrics(run_dir))
-    result.push_back(nlohmann::json{line.at("step"), line.at("loss"), line.at("grad_norm"), line.at("lr"),
-                                    line.at("tokens")}
-                         .dump());
-  return result;
-}
-
-class Train : public testing::Test {
+class Reference : public Train {
  protected:
-  TemporaryDir dir;
-
-  // A config of a very small model on random tokens [200, 3, 18], with everything on that could break a
-  // resume.
-  std::string small_config() {
-    std::vector<int64_t> tokens(200 * 3 * 18);
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = philox(1, i)[0] % 31;
-    write_safetensors(env, dir / "tokens.safetensors",
-                      {{"tokens", "I64", {200, 3, 18}, std::as_bytes(std::span(tokens))}});
-    std::ofstream(dir / "config.toml") << R"(
-[model]
-n_layers = 2
-dim = 24
-n_heads = 3
-n_kv_heads = 1
-vocab_size = 31
-dropout = 0.1
-attention_dropout = 0.1
-[data]
-format = "tensor"
-train = [")" << dir / "tokens.safetensors"
-                                       << R"("]
-[train]
-steps = 40
-seq_len = 17
-micro_batch = 2
-global_batch = 3
-spike_factor = 50.0
-[optim]
-warmup_steps = 5
-schedule = "wsd"
-[checkpoint]
-save_every = 1
-keep_last = 3
-)";
-    return dir / "config.toml";
-  }
-
-  std::vector<std::string> train(const std::string& config, const std::string& run,
-                                 const std::vector<std::string>& sets = {}) {
-    std::vector<std::string> arguments = {"train", config, "--set", "log.run_dir=" + (dir / run)};
-    for (const auto& set : sets) arguments.insert(arguments.end(), {"--set", set});
-    return arguments;
-  }
-
-  std::string final_weights(const std::string& run, int step) {
-    return env.read(dir / run + fmt::format("/checkpoints/step-{:08}/rank-00000.safetensors", step));
-  }
-
   void check_reference(const std::string& precision, double bound);
 };
 
-void Train::check_reference(const std::string& precision, double bound) {
+void Reference::check_reference(const std::string& precision, double bound) {
   std::ofstream(dir / "tiny.toml") << "[model]\nfrom_hf = \"" << kTiny
                                    << "\"\n[data]\nformat = \"tensor\"\ntrain = [\"" << kTiny
                                    << "/tokens.safetensors\"]\n"
@@ -119,7 +44,7 @@ void Train::check_reference(const std::string& precision, double bound) {
   }
 }
 
-TEST_F(Train, EqualsTheReferenceRunInFp64) {
+TEST_F(Reference, EqualsTheReferenceRunInFp64) {
   check_reference("fp64", 1e-10);
   const SafetensorsFile made(env, dir / "run/checkpoints/step-00000020/rank-00000.safetensors");
   size_t compared = 0;
@@ -141,7 +66,7 @@ TEST_F(Train, EqualsTheReferenceRunInFp64) {
   EXPECT_EQ(compared, 21u);
 }
 
-TEST_F(Train, EqualsTheReferenceRunInFp32) { check_reference("fp32", 1e-5); }
+TEST_F(Reference, EqualsTheReferenceRunInFp32) { check_reference("fp32", 1e-5); }
 
 TEST_F(Train, ResumesBitwiseAfterKillsDuringSaves) {
   const std::string config = small_config();
@@ -175,12 +100,8 @@ TEST_F(Train, SavesAndExitsOnSignals) {
   ASSERT_EQ(run_weft(train(config, "whole"), dir / "log").status, 0) << env.read(dir / "log");
   for (const int signal : {SIGTERM, SIGINT}) {
     Process process(train(config, "stopped", {"checkpoint.save_every=0"}), dir / "log");
-    const auto lines_before = env.exists(dir / "stopped/metrics.jsonl") ? metrics(dir / "stopped").size() : 0;
-    ASSERT_TRUE(process.wait_until([&] {
-      const std::string path = dir / "stopped/metrics.jsonl";
-      const std::string text = env.exists(path) ? env.read(path) : "";
-      return size_t(std::count(text.begin(), text.end(), '\n')) > lines_before + 2;
-    }));
+    const size_t lines_before = metrics_so_far("stopped");
+    ASSERT_TRUE(process.wait_until([&] { return metrics_so_far("stopped") > lines_before + 2; }));
     process.signal(signal);
     EXPECT_EQ(process.wait(), 0);
     EXPECT_THAT(process.output(), HasSubstr("the same command continues"));

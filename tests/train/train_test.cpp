@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "weft/optim/update_rule.h"
 #include "weft/train/batch.h"
 #include "weft/train/flops.h"
 #include "weft/train/guard.h"
@@ -94,6 +95,23 @@ TEST(Flops, AreSixPerWeightAndHalfTheAttention) {
   model.layer_types = {"sliding"},
   model.sliding_window = 64;  // the window is the sequence: as full attention
   EXPECT_DOUBLE_EQ(model_flops_per_token(Decoder(model, at::kFloat), 64), 6 * (layers + head) + attention);
+}
+
+TEST(Flops, AreFewerForWhatIsFrozen) {
+  ModelConfig model;
+  model.n_layers = 2, model.dim = 8, model.n_heads = 2, model.ffn_dim = 16, model.vocab_size = 10;
+  model.tie_embeddings = false;
+  resolve(&model);
+  const Decoder decoder(model, at::kFloat);
+  OptimConfig optim;
+  optim.freeze = {"embed", "layers.0", "layers.1.*mlp"};
+  set_update_rules(optim, decoder.params());
+  // Layer 0 only computes forward; the second one's MLP passes the gradient on without one of its own.
+  const double attention_weights = 4 * 8 * 8, mlp = 3 * 8 * 16, norms = 2 * 8, head = 8 + 10 * 8;
+  const double attention = 4 * (64 / 2.0) * 8;
+  EXPECT_DOUBLE_EQ(model_flops_per_token(decoder, 64), 2 * (attention_weights + mlp + norms) + attention +
+                                                           6 * (attention_weights + norms) + 4 * mlp +
+                                                           3 * attention + 6 * head);
 }
 
 TEST(RunLock, IsHeldByOneProcess) {

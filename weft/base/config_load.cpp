@@ -14,15 +14,10 @@
 #include "weft/base/env.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
+#include "weft/base/text.h"
 
 namespace weft {
 namespace {
-
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
 
 /// A TOML value as the reports show it: on one line, cut at 60 characters.
 std::string shown(const toml::node& node) {

@@ -46,11 +46,14 @@ Checkpoint open_checkpoint(Env& env, const std::string& dir);
 std::optional<Checkpoint> find_checkpoint(Env& env, const std::string& root,
                                           const std::function<void(const std::string&)>& warn);
 
-/// Fills `into` from a verified checkpoint, whatever pieces and files its tensors lie in. Throws one Error
-/// listing every tensor that is missing, unexpected, or of another shape or dtype than the model's.
+/// Fills `into` from a verified checkpoint, whatever pieces and files its tensors lie in. Kinds that are not
+/// asked for are left out, and so is, of other kinds than kWeight, what belongs to params without a state in
+/// `into`. Throws one Error listing every tensor that is missing, of a param that the model has not, or of
+/// another shape or dtype than the model's.
 void load_checkpoint(Env& env, const Checkpoint& checkpoint, const std::vector<StateTensor>& into);
 
-/// The weights alone, for generation: the optimizer's tensors are left out.
-void load_weights(Env& env, const Checkpoint& checkpoint, const std::vector<Param*>& params);
+/// The params' weights alone, for generation; or with kAverage their average.
+void load_weights(Env& env, const Checkpoint& checkpoint, const std::vector<Param*>& params,
+                  const char* kind = kWeight);
 
 }  // namespace weft

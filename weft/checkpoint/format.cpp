@@ -22,6 +22,13 @@ std::string index_tail(std::string_view body) {
 
 }  // namespace
 
+const GlobalTensor* Checkpoint::find(const std::string& kind, const std::string& name) const {
+  const auto of_kind = tensors.find(kind);
+  if (of_kind == tensors.end()) return nullptr;
+  const auto found = of_kind->second.find(name);
+  return found == of_kind->second.end() ? nullptr : &found->second;
+}
+
 std::string step_name(int64_t step) { return fmt::format("step-{:08d}", step); }
 std::string rank_file_name(int64_t rank) { return fmt::format("rank-{:05d}.safetensors", rank); }
 

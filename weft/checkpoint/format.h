@@ -19,8 +19,10 @@ inline constexpr int64_t kCheckpointVersion = 1;
 inline constexpr const char* kIndexFile = "index.json";
 inline constexpr const char* kBoxesKey = "boxes";  // in the metadata of a rank file
 
-/// The kind of the parameters themselves. Other kinds are the optimizer's, named as it likes ("exp_avg").
+/// The kinds of the parameters themselves and of their moving average. Other kinds are the optimizer's, named
+/// as it likes ("exp_avg").
 inline constexpr const char* kWeight = "weight";
+inline constexpr const char* kAverage = "ema";
 
 struct CheckpointFile {
   std::string name;
@@ -41,6 +43,8 @@ struct Checkpoint {
   nlohmann::json state;  // whatever the trainer put there
   std::vector<CheckpointFile> files;
   std::map<std::string, std::map<std::string, GlobalTensor>> tensors;  // by kind, then by name
+
+  const GlobalTensor* find(const std::string& kind, const std::string& name) const;  // nullptr: it has none
 };
 
 /// What one tensor of a rank file holds: the elements [begin, end) in each dim of a global tensor.

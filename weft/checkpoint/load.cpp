@@ -2,6 +2,7 @@
 // them.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -29,29 +30,27 @@ std::string describe(const GlobalTensor& tensor) {
   return fmt::format("{} [{}]", tensor.dtype, fmt::join(tensor.shape, ", "));
 }
 
-/// Compares the checkpoint's tensors, of all kinds or only of `only_kind`, with the model's.
-void check_fit(const Checkpoint& checkpoint, const std::vector<StateTensor>& into,
-               const std::string& only_kind) {
+/// Compares the checkpoint's tensors of the kinds that are asked for with the model's.
+void check_fit(const Checkpoint& checkpoint, const std::vector<StateTensor>& into) {
   std::vector<std::string> problems;
-  auto unexpected = checkpoint.tensors;
+  std::set<std::string> kinds, names;
   for (const StateTensor& tensor : into) {
+    kinds.insert(tensor.kind), names.insert(tensor.param->name());
     const std::string name = qualified_name(tensor.kind, tensor.param->name());
-    auto& same_kind = unexpected[tensor.kind];
-    const auto found = same_kind.find(tensor.param->name());
-    if (found == same_kind.end()) {
+    const GlobalTensor* found = checkpoint.find(tensor.kind, tensor.param->name());
+    if (!found) {
       problems.push_back(name + ": not in the checkpoint");
       continue;
     }
-    const std::string saved = describe(found->second);
+    const std::string saved = describe(*found);
     const std::string wanted =
         describe({safetensors_dtype(tensor.data.scalar_type()), tensor.param->shape()});
     if (saved != wanted)
       problems.push_back(fmt::format("{}: {} in the checkpoint, {} in the model", name, saved, wanted));
-    same_kind.erase(found);
   }
-  for (const auto& [kind, tensors] : unexpected)
+  for (const auto& [kind, tensors] : checkpoint.tensors)
     for (const auto& [name, tensor] : tensors)
-      if (only_kind.empty() || kind == only_kind)
+      if (kinds.contains(kind) && !names.contains(name))
         problems.push_back(qualified_name(kind, name) + ": in the checkpoint, but not in the model");
   if (problems.empty()) return;
   fail(
@@ -122,9 +121,10 @@ void copy_piece(const Piece& piece, at::Tensor whole) {
   whole.copy_(read_tensor(*piece.file, piece.name));
 }
 
-void load(Env& env, const Checkpoint& checkpoint, const std::vector<StateTensor>& into,
-          const std::string& only_kind) {
-  check_fit(checkpoint, into, only_kind);
+}  // namespace
+
+void load_checkpoint(Env& env, const Checkpoint& checkpoint, const std::vector<StateTensor>& into) {
+  check_fit(checkpoint, into);
   std::vector<SafetensorsFile> files;
   for (const CheckpointFile& file : checkpoint.files)
     files.emplace_back(env, checkpoint.dir + "/" + file.name);
@@ -137,16 +137,11 @@ void load(Env& env, const Checkpoint& checkpoint, const std::vector<StateTensor>
   }
 }
 
-}  // namespace
-
-void load_checkpoint(Env& env, const Checkpoint& checkpoint, const std::vector<StateTensor>& into) {
-  load(env, checkpoint, into, "");
-}
-
-void load_weights(Env& env, const Checkpoint& checkpoint, const std::vector<Param*>& params) {
+void load_weights(Env& env, const Checkpoint& checkpoint, const std::vector<Param*>& params,
+                  const char* kind) {
   std::vector<StateTensor> into;
-  for (const Param* param : params) into.push_back({kWeight, param, param->weight()});
-  load(env, checkpoint, into, kWeight);
+  for (const Param* param : params) into.push_back({kind, param, param->weight()});
+  load_checkpoint(env, checkpoint, into);
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "weft/base/error.h"
+#include "weft/checkpoint/format.h"
 #include "weft/commands/command.h"
 #include "weft/commands/load_model.h"
 #include "weft/entry.h"
@@ -16,7 +17,7 @@ namespace {
 int generate(const GenerateOptions& options) {
   set_up_process(options.threads);
   Env& env = Env::system();
-  LoadedModel model = load_model(env, options.model);
+  LoadedModel model = load_model(env, options.model, options.ema ? kAverage : kWeight);
   const std::string path = options.tokenizer.empty() ? model.tokenizer_path : options.tokenizer;
   if (path.empty()) fail("{} has no tokenizer.json: name one with --tokenizer", options.model);
   const Tokenizer tokenizer = Tokenizer::load(path, env);

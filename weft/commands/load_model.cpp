@@ -10,13 +10,16 @@
 namespace weft {
 namespace {
 
-LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& checkpoint) {
+LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& checkpoint, const char* kind) {
+  if (!checkpoint.tensors.contains(kind))
+    fail("{} holds no moving average of the weights: leave out --ema, or train with optim.ema_decay",
+         checkpoint.dir);
   std::vector<std::string> warnings;
   Config config = load_config(run_dir + "/config.toml", {}, &warnings);
   resolve(&config);
   LoadedModel model;
   model.decoder = std::make_unique<Decoder>(config.model, compute_dtype(config.precision));
-  load_weights(env, checkpoint, model.decoder->params());
+  load_weights(env, checkpoint, model.decoder->params(), kind);
   model.opens_documents = config.data.document_mask && config.data.format == "indexed";
   if (env.exists(run_dir + "/tokenizer.json")) model.tokenizer_path = run_dir + "/tokenizer.json";
   return model;
@@ -32,14 +35,17 @@ std::unique_ptr<Decoder> load_hf_model(Env& env, const std::string& dir, at::Sca
   return decoder;
 }
 
-LoadedModel load_model(Env& env, const std::string& path) {
+LoadedModel load_model(Env& env, const std::string& path, const char* kind) {
   if (env.exists(path + "/config.json")) {
+    if (kind != std::string(kWeight))
+      fail("{} is a HuggingFace folder, which holds no moving average of the weights: leave out --ema", path);
     LoadedModel model;
     model.decoder = load_hf_model(env, path, at::kFloat);
     if (env.exists(path + "/tokenizer.json")) model.tokenizer_path = path + "/tokenizer.json";
     return model;
   }
-  if (env.exists(path + "/index.json")) return load_run(env, path + "/../..", open_checkpoint(env, path));
+  if (env.exists(path + "/index.json"))
+    return load_run(env, path + "/../..", open_checkpoint(env, path), kind);
   if (!env.exists(path + "/config.toml"))
     fail(
         "{} is no model: it has neither config.toml (a run directory), nor index.json (a checkpoint), nor "
@@ -49,7 +55,7 @@ LoadedModel load_model(Env& env, const std::string& path) {
     fmt::print(stderr, "weft: warning: {}\n", warning);
   });
   if (!checkpoint) fail("{} has no checkpoint yet: train first", path);
-  return load_run(env, path, *checkpoint);
+  return load_run(env, path, *checkpoint, kind);
 }
 
 }  // namespace weft

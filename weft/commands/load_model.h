@@ -6,6 +6,7 @@
 #include <string>
 
 #include "weft/base/env.h"
+#include "weft/checkpoint/format.h"
 #include "weft/data/tokenizer.h"
 #include "weft/nn/decoder.h"
 
@@ -18,8 +19,8 @@ struct LoadedModel {
 };
 
 /// `path` is a run directory, a checkpoint in one, or a HuggingFace folder; Error says what was looked for if
-/// none.
-LoadedModel load_model(Env& env, const std::string& path);
+/// none. `kind` is kWeight or kAverage, which only some runs have: Error if this has none.
+LoadedModel load_model(Env& env, const std::string& path, const char* kind = kWeight);
 
 /// A HuggingFace folder alone.
 std::unique_ptr<Decoder> load_hf_model(Env& env, const std::string& dir, at::ScalarType dtype);

@@ -27,18 +27,35 @@ class Epochs : public SampleSource {
   bool shuffle_;
 };
 
-std::unique_ptr<TokenSamples> open_split(const Config& config, const std::vector<std::string>& prefixes,
-                                         bool valid) {
-  const auto stream = std::make_shared<TokenStream>(prefixes);
-  const bool split = config.data.valid.empty();
-  const int64_t boundary = split   ? stream->train_tokens(config.data.valid_fraction)
-                           : valid ? 0
-                                   : stream->tokens();
-  const std::string name = !split  ? valid ? "data.valid" : "data.train"
-                           : valid ? "the validation part of data.train (data.valid_fraction)"
-                                   : "the training part of data.train";
-  return std::make_unique<TokenSamples>(stream, valid ? boundary : 0, valid ? stream->tokens() : boundary,
-                                        config.train.seq_len, config.model.vocab_size, name);
+std::unique_ptr<TokenSamples> samples(const Config& config, std::shared_ptr<const TokenStream> stream,
+                                      int64_t begin, int64_t end, const std::string& name) {
+  return std::make_unique<TokenSamples>(std::move(stream), begin, end, config.train.seq_len,
+                                        config.model.vocab_size, name);
+}
+
+// How many of the training data's tokens are not kept for validation.
+int64_t train_end(const Config& config, const TokenStream& stream) {
+  return config.data.valid.empty() ? stream.train_tokens(config.data.valid_fraction) : stream.tokens();
+}
+
+// The last `components` parts of a path.
+std::string tail(const std::string& path, int64_t components) {
+  size_t begin = path.size() + 1;
+  for (; components > 0; --components) {
+    const size_t slash = begin < 2 ? std::string::npos : path.rfind('/', begin - 2);
+    if (slash == std::string::npos) return path;
+    begin = slash + 1;
+  }
+  return path.substr(begin);
+}
+
+std::string short_name(const std::string& path, const std::vector<std::string>& paths) {
+  for (int64_t components = 1;; ++components) {
+    const std::string name = tail(path, components);
+    const auto same =
+        std::ranges::count_if(paths, [&](const auto& p) { return tail(p, components) == name; });
+    if (same == 1 || name == path) return name;
+  }
 }
 
 }  // namespace
@@ -48,22 +65,35 @@ std::unique_ptr<SampleSource> open_train(const Config& config) {
   if (config.data.format == "tensor") {
     auto tensor =
         std::make_unique<TokenTensor>(config.data.train[0], config.train.seq_len, config.model.vocab_size);
-    tensor->check_training(config.train.steps, config.train.global_batch);
+    tensor->check_training(config.train);
     return tensor;
   }
-  return std::make_unique<Epochs>(open_split(config, config.data.train, false), uint64_t(config.data.seed),
-                                  config.data.shuffle);
+  const auto stream = std::make_shared<TokenStream>(config.data.train);
+  const char* name = config.data.valid.empty() ? "the training part of data.train" : "data.train";
+  return std::make_unique<Epochs>(samples(config, stream, 0, train_end(config, *stream), name),
+                                  uint64_t(config.data.seed), config.data.shuffle);
 }
 
-std::unique_ptr<SampleSource> open_valid(const Config& config) {
+std::vector<ValidationSource> open_valid(const Config& config) {
   WEFT_ASSERT(config.model.vocab_size > 0, "the config is not resolved");
-  if (config.data.format == "tensor") {
-    if (config.data.valid.empty()) return nullptr;
-    return std::make_unique<TokenTensor>(config.data.valid[0], config.train.seq_len, config.model.vocab_size);
+  const auto& paths = config.data.valid;
+  std::vector<ValidationSource> sources;
+  for (const std::string& path : paths) {
+    sources.push_back({short_name(path, paths), nullptr});
+    if (config.data.format == "tensor") {
+      sources.back().samples =
+          std::make_unique<TokenTensor>(path, config.train.seq_len, config.model.vocab_size);
+      continue;
+    }
+    const auto stream = std::make_shared<TokenStream>(std::vector{path});
+    sources.back().samples = samples(config, stream, 0, stream->tokens(), "data.valid = " + path);
   }
-  if (!config.data.valid.empty()) return open_split(config, config.data.valid, true);
-  if (config.data.valid_fraction == 0) return nullptr;
-  return open_split(config, config.data.train, true);
+  if (paths.empty() && config.data.format == "indexed" && config.data.valid_fraction > 0) {
+    const auto stream = std::make_shared<TokenStream>(config.data.train);
+    sources.push_back({"valid", samples(config, stream, train_end(config, *stream), stream->tokens(),
+                                        "the validation part of data.train (data.valid_fraction)")});
+  }
+  return sources;
 }
 
 TokenStream::TokenStream(const std::vector<std::string>& prefixes, Env& env) : begin_{0} {

@@ -32,8 +32,13 @@ class SampleSource {
 /// if the data cannot serve train.steps steps.
 std::unique_ptr<SampleSource> open_train(const Config& config);
 
-/// The validation samples, in order; nullptr if the config sets none apart.
-std::unique_ptr<SampleSource> open_valid(const Config& config);
+struct ValidationSource {
+  std::string name;  // the end of its path, as short as tells it from the others': "books" or "books/valid"
+  std::unique_ptr<SampleSource> samples;  // in order
+};
+
+/// The validation data, each dataset of data.valid for itself; empty if the config sets none apart.
+std::vector<ValidationSource> open_valid(const Config& config);
 
 /// Several datasets, laid end to end.
 class TokenStream {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "weft/base/batch_ramp.h"
 #include "weft/base/error.h"
 
 namespace weft {
@@ -30,13 +31,23 @@ TokenTensor::TokenTensor(const std::string& path, int64_t seq_len, int64_t vocab
   }
 }
 
-void TokenTensor::check_training(int64_t steps, int64_t global_batch) const {
-  if (global_batch != sequences_) {
-    fail("{}: its steps have {} sequences: set train.global_batch to {}, not {}", file_.path(), sequences_,
-         sequences_, global_batch);
+void TokenTensor::check_training(const TrainConfig& train) const {
+  if (train.batch_ramp_start > 0) {
+    const uint64_t needed = samples_after(train, 0, train.steps);
+    if (needed > uint64_t(size()))
+      fail(
+          "{}: holds {} sequences, and train.steps = {} steps of the batch-size ramp take {}: make "
+          "train.steps smaller",
+          file_.path(), size(), train.steps, needed);
+    return;
   }
-  if (steps > steps_) {
-    fail("{}: holds {} steps: set train.steps to {} at most, not {}", file_.path(), steps_, steps_, steps);
+  if (train.global_batch != sequences_) {
+    fail("{}: its steps have {} sequences: set train.global_batch to {}, not {}", file_.path(), sequences_,
+         sequences_, train.global_batch);
+  }
+  if (train.steps > steps_) {
+    fail("{}: holds {} steps: set train.steps to {} at most, not {}", file_.path(), steps_, steps_,
+         train.steps);
   }
 }
 

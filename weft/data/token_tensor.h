@@ -12,8 +12,9 @@ class TokenTensor : public SampleSource {
   /// Throws Error if the shape does not suit seq_len, or if any id is outside [0, vocab_size): with its
   /// position.
   TokenTensor(const std::string& path, int64_t seq_len, int64_t vocab_size, Env& env = Env::system());
-  /// Throws Error unless the file holds `steps` steps of `global_batch` sequences.
-  void check_training(int64_t steps, int64_t global_batch) const;
+  /// Throws Error unless the file holds train.steps steps of global_batch sequences; with a batch-size ramp,
+  /// whose steps do not follow the file's, as many sequences as the steps take together.
+  void check_training(const TrainConfig& train) const;
 
   int64_t size() const override { return steps_ * sequences_; }
   /// Sample step * sequences + sequence.

@@ -1,5 +1,7 @@
 #include "weft/nn/decoder.h"
 
+#include <algorithm>
+
 #include <unistd.h>
 
 #include <ATen/ATen.h>
@@ -76,6 +78,12 @@ int64_t Decoder::numel() const {
   return n;
 }
 
+size_t Decoder::first_trainable_unit() const {
+  size_t first = 0;
+  while (first < units_.size() && std::ranges::none_of(units_[first]->params(), &Param::trainable)) ++first;
+  return first;
+}
+
 PassContext Decoder::context(const MicroBatch& batch) const {
   PassContext pass{.batch = batch, .rope_full = {}, .rope_sliding = {}};
   if (model_.position != "rope") return pass;
@@ -129,13 +137,14 @@ double Decoder::forward_backward(const MicroBatch& batch, double normaliser, Cro
 
   backward(head.total, at::ones_like(head.total));
   at::Tensor grad = last.grad();
-  while (!outputs.empty()) {
+  const size_t first = first_trainable_unit();
+  while (!outputs.empty() && outputs.size() >= first) {  // the last layer's unit is outputs.size()
     backward(outputs.back(), grad);
     grad = inputs.back().grad();
     outputs.pop_back();  // frees the block's graph
     inputs.pop_back();
   }
-  backward(embedded, grad);
+  if (first == 0) backward(embedded, grad);
   return head.loss.item<double>();
 }
 

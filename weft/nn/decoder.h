@@ -36,6 +36,13 @@ class Decoder {
   std::vector<Param*> params() const;                                              // of all units, in order
   int64_t numel() const;
 
+  /// Is the param only ever looked up in, never multiplied by?
+  bool is_table(const Param& param) const {
+    return &param == positions_ || (&param == embedding_ && embedding_ != head_);
+  }
+  /// The first of units() with a trainable param: no unit below it takes part in backward.
+  size_t first_trainable_unit() const;
+
   /// Adds the micro-batch's gradients and returns its share of the loss, normaliser * sum of token losses.
   /// `seed` and `step` key the dropout; the logits' soft-cap is the model's.
   double forward_backward(const MicroBatch& batch, double normaliser, CrossEntropyOptions loss, uint64_t seed,

@@ -58,7 +58,7 @@ class ParamTensor : public Op {
   explicit ParamTensor(Param& param) : param_(param) {}
   std::vector<at::Tensor> forward(at::TensorList) override { return {param_.weight().detach()}; }
   std::vector<at::Tensor> backward(at::TensorList grads) override {
-    if (grads[0].defined()) param_.grad().add_(grads[0]);
+    if (grads[0].defined() && param_.trainable()) param_.grad().add_(grads[0]);
     return {};
   }
 

@@ -1,5 +1,7 @@
 #include "weft/ops/linear.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -23,12 +25,26 @@ class Linear : public Op {
 
   std::vector<at::Tensor> backward(at::TensorList grads) override {
     const at::Tensor dy = grads[0].contiguous();
-    fused_grad(weights_).addmm_(dy.t(), x_.get());
-    if (!biases_.empty()) fused_grad(biases_).add_(dy.sum(0));
+    for_trainable(weights_, dy, [&](at::Tensor grad, const at::Tensor& d) { grad.addmm_(d.t(), x_.get()); });
+    for_trainable(biases_, dy, [](at::Tensor grad, const at::Tensor& d) { grad.add_(d.sum(0)); });
     return {at::mm(dy, fused_weight(weights_))};
   }
 
  private:
+  // Calls add(gradient, the columns of dy that belong to it): once for all params, or for each that is
+  // trainable.
+  template <class Add>
+  static void for_trainable(const std::vector<Param*>& params, const at::Tensor& dy, Add add) {
+    if (params.empty()) return;
+    if (std::ranges::all_of(params, &Param::trainable)) return add(fused_grad(params), dy);
+    int64_t column = 0;
+    for (const Param* param : params) {
+      const int64_t width = param->shape()[0];
+      if (param->trainable()) add(param->grad(), dy.narrow(1, column, width));
+      column += width;
+    }
+  }
+
   std::vector<Param*> weights_, biases_;
   Saved x_;
 };
@@ -59,7 +75,7 @@ class Embedding : public Op {
   }
 
   std::vector<at::Tensor> backward(at::TensorList grads) override {
-    add_rows(table_.grad(), ids_.get(), grads[0].contiguous(), multiplier_);
+    if (table_.trainable()) add_rows(table_.grad(), ids_.get(), grads[0].contiguous(), multiplier_);
     return {at::Tensor()};
   }
 

@@ -20,7 +20,7 @@ at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, Param& gain,
   const at::Tensor r = inverse_rms(x, options.eps);
   const at::Tensor x_hat = x * r;
   const int64_t dim = x.size(-1);
-  gain.grad().add_((dy * x_hat).reshape({-1, dim}).sum(0));
+  if (gain.trainable()) gain.grad().add_((dy * x_hat).reshape({-1, dim}).sum(0));
   const at::Tensor dx_hat = dy * effective_gain(gain, options);
   return (dx_hat - x_hat * row_mean(dx_hat * x_hat)) * r;
 }
@@ -44,7 +44,7 @@ class Norm : public Op {
   std::vector<at::Tensor> backward(at::TensorList grads) override {
     at::Tensor dx;
     if (grads[0].defined()) {
-      if (bias_) bias_->grad().add_(grads[0].sum(0));
+      if (bias_ && bias_->trainable()) bias_->grad().add_(grads[0].sum(0));
       // Centring is a projection: its transpose centres the gradient.
       dx = centred(norm_backward(grads[0], centred(sum_.get()), gain_, options_));
     }

@@ -2,51 +2,38 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
 #include <ATen/ATen.h>
-
-#include "weft/base/error.h"
 
 namespace weft {
 
 AdamW::AdamW(const OptimConfig& optim, const std::vector<std::unique_ptr<ParamUnit>>& units) : optim_(optim) {
-  bool any = false;
   for (const auto& unit : units) {
     UnitState state{unit.get(), at::zeros_like(unit->weights()), at::zeros_like(unit->weights()), {}};
     for (const auto& param : unit->params()) {
-      const bool decay = decays(*param);
-      any |= decay;
-      if (!state.runs.empty() && state.runs.back().decays == decay)
+      if (!state.runs.empty() && state.runs.back().rule == param->update_rule())
         state.runs.back().numel += param->numel();
       else
-        state.runs.push_back({param->offset(), param->numel(), decay});
+        state.runs.push_back({param->offset(), param->numel(), param->update_rule()});
     }
+    std::erase_if(state.runs, [](const UnitState::Run& run) { return !run.rule.trainable; });
     states_.push_back(std::move(state));
   }
-  if (optim.decay == "regex" && !any)
-    fail("optim.decay_regex = \"{}\" matches no parameter; names look like {}", optim.decay_regex,
-         units.front()->params().front()->name());
 }
 
-bool AdamW::decays(const Param& param) const {
-  if (optim_.decay == "all") return true;
-  if (optim_.decay == "regex") return std::regex_search(param.name(), std::regex(optim_.decay_regex));
-  return param.shape().size() >= 2;
-}
-
-void AdamW::step(int64_t t, double lr, double gradient_scale) {
-  const at::Tensor step_number = at::scalar_tensor(double(t), at::kFloat);
+void AdamW::step(const Update& update) {
+  const at::Tensor step_number = at::scalar_tensor(double(update.t), at::kFloat);
   for (UnitState& state : states_) {
     at::Tensor& grads = state.unit->grads();
-    if (gradient_scale != 1) grads.mul_(gradient_scale);
+    if (update.gradient_scale != 1) grads.mul_(update.gradient_scale);
     for (const UnitState::Run& run : state.runs) {
       const auto part = [&](const at::Tensor& x) {
         return std::vector<at::Tensor>{x.narrow(0, run.begin, run.numel)};
       };
       at::_fused_adamw_(part(state.unit->weights()), part(grads), part(state.exp_avg), part(state.exp_avg_sq),
-                        /*max_exp_avg_sqs=*/{}, {step_number}, lr, optim_.beta1, optim_.beta2,
-                        run.decays ? optim_.weight_decay : 0, optim_.eps, /*amsgrad=*/false,
+                        /*max_exp_avg_sqs=*/{}, {step_number}, update.lr * run.rule.lr_multiplier,
+                        optim_.beta1, optim_.beta2, run.rule.decays ? update.weight_decay : 0, optim_.eps,
+                        /*amsgrad=*/false,
                         /*maximize=*/false);
     }
   }

@@ -12,29 +12,33 @@
 
 namespace weft {
 
+/// What one update goes by.
+struct Update {
+  int64_t t;  // its number, from 1
+  double lr, weight_decay;
+  double gradient_scale = 1;  // clipping
+};
+
 class AdamW {
  public:
-  /// `units` must outlive the optimizer. Throws Error for a decay_regex that matches nothing.
+  /// `units` must outlive the optimizer, and their params' update rules be set.
   AdamW(const OptimConfig& optim, const std::vector<std::unique_ptr<ParamUnit>>& units);
 
-  /// One update of all weights from the units' gradients, times `gradient_scale` (clipping; in place). t
-  /// counts from 1.
-  void step(int64_t t, double lr, double gradient_scale);
+  /// One update of all trainable weights from the units' gradients, which it scales in place. A param's
+  /// multiplier applies to lr wherever it stands, its decay included.
+  void step(const Update& update);
 
   /// The moments of a param, as views: for checkpoints.
   at::Tensor exp_avg(const Param& param) const;
   at::Tensor exp_avg_sq(const Param& param) const;
 
-  /// Whether weight decay applies to the param (optim.decay).
-  bool decays(const Param& param) const;
-
  private:
   struct UnitState {
     ParamUnit* unit;
-    at::Tensor exp_avg, exp_avg_sq;  // flat, like the unit's weights
+    at::Tensor exp_avg, exp_avg_sq;  // flat, like the unit's weights; zero where nothing is trained
     struct Run {                     // neighbouring segments that are treated alike
       int64_t begin, numel;
-      bool decays;
+      UpdateRule rule;
     };
     std::vector<Run> runs;
   };
@@ -44,7 +48,8 @@ class AdamW {
   std::vector<UnitState> states_;
 };
 
-/// sqrt of the sum of squares over every element of the model, accumulated in fp64.
+/// sqrt of the sum of squares over every element of the model, accumulated in fp64. What is not trained has
+/// zero gradients and adds nothing.
 double gradient_norm(const std::vector<std::unique_ptr<ParamUnit>>& units);
 
 /// What gradients are multiplied by so that their norm does not exceed clip_norm (0: no clipping).

@@ -3,7 +3,7 @@
 // sums, the optimizer, checkpoints and the memory report are all derived from this description.
 //
 // A Param is not an autograd leaf. Ops take a Param&, read weight() when they need it (in forward and in
-// backward) and add its gradient to grad() themselves.
+// backward) and add its gradient to grad() themselves; a param that is not trainable gets none.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,15 @@ struct ParamSpec {
                             Axis::cp};  // axes its gradient is summed over
 };
 
+/// How a param is trained, as [optim] has it (set_update_rules in optim/update_rule.h).
+struct UpdateRule {
+  bool trainable = true;  // false: no gradient is computed, no update made, the bits stay
+  bool decays = true;     // weight decay applies
+  double lr_multiplier = 1;
+
+  bool operator==(const UpdateRule&) const = default;
+};
+
 class Param {
  public:
   Param(ParamSpec spec, ParamUnit* unit, int64_t offset);
@@ -54,6 +63,10 @@ class Param {
   const std::vector<int64_t>& shape() const { return spec_.shape; }
   const ParamSpec& spec() const { return spec_; }
   int64_t numel() const { return numel_; }
+
+  const UpdateRule& update_rule() const { return update_rule_; }
+  void set_update_rule(const UpdateRule& rule) { update_rule_ = rule; }
+  bool trainable() const { return update_rule_.trainable; }
 
   ParamUnit& unit() const { return *unit_; }
   int64_t offset() const { return offset_; }  // first element in the unit's buffers
@@ -65,6 +78,7 @@ class Param {
 
  private:
   ParamSpec spec_;
+  UpdateRule update_rule_;
   ParamUnit* unit_;
   int64_t offset_;
   int64_t numel_;

@@ -11,8 +11,9 @@
 
 namespace weft {
 
-/// FLOPs of forward and backward per token: 6 per weight that is multiplied (the embedding look-up is not),
-/// and causal attention counted half (PaLM, appendix B, with the causal half left out).
+/// FLOPs of forward and backward per token: 6 per weight that is multiplied (the embedding look-up is not; a
+/// frozen weight takes 4, or 2 where nothing below it is trained), and causal attention counted half (PaLM,
+/// appendix B, with the causal half left out).
 double model_flops_per_token(const Decoder& decoder, int64_t seq_len);
 
 /// FLOP/s of the best square GEMM in `dtype` on the threads in use. Measured in under 0.3 s, and cached in

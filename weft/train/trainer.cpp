@@ -10,11 +10,13 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include "weft/base/batch_ramp.h"
 #include "weft/base/error.h"
 #include "weft/checkpoint/hf_weights.h"
 #include "weft/data/bigram.h"
 #include "weft/ops/cross_entropy.h"
 #include "weft/optim/schedule.h"
+#include "weft/optim/update_rule.h"
 #include "weft/train/flops.h"
 #include "weft/train/generate_text.h"
 #include "weft/train/process.h"
@@ -49,14 +51,23 @@ std::map<std::string, std::string> keys_of(const std::string& toml) {
   return keys;
 }
 
+// ", 1.2k of them trainable", if some are frozen.
+std::string trainable_part(const Decoder& decoder) {
+  int64_t trainable = 0;
+  for (const Param* param : decoder.params()) trainable += param->trainable() ? param->numel() : 0;
+  if (trainable == decoder.numel()) return {};
+  return fmt::format(", {} of them trainable", short_count(double(trainable)));
+}
+
 }  // namespace
 
-Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env), guard_(config_.train) {
+Trainer::Trainer(Config config, Env& env)
+    : config_(std::move(config)), env_(env), guard_(config_.train), early_stop_(config_.train) {
   if (!config_.data.tokenizer.empty())
     tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(config_.data.tokenizer, env_));
   settle_vocabulary(&config_, tokenizer_.get());
   train_data_ = open_train(config_);
-  valid_data_ = open_valid(config_);
+  std::vector<ValidationSource> valid_data = open_valid(config_);
   batch_options_ = {.seq_len = config_.train.seq_len, .micro_batch = config_.train.micro_batch};
   if (config_.data.document_mask && config_.data.format == "indexed") {
     batch_options_.separator = tokenizer_ ? tokenizer_->eos_id().value_or(-1) : -1;
@@ -67,8 +78,12 @@ Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env
           "be told apart");
   }
 
+  evaluator_ = std::make_unique<Evaluator>(config_, std::move(valid_data), batch_options_);
   decoder_ = std::make_unique<Decoder>(config_.model, compute_dtype(config_.precision));
+  set_update_rules(config_.optim, decoder_->params());
   optimizer_ = std::make_unique<AdamW>(config_.optim, decoder_->units());
+  if (config_.optim.ema_decay > 0)
+    average_ = std::make_unique<WeightAverage>(config_.optim.ema_decay, decoder_->units());
 
   env_.create_dirs(config_.log.run_dir);
   lock_ = std::make_unique<RunLock>(config_.log.run_dir);
@@ -81,11 +96,12 @@ Trainer::Trainer(Config config, Env& env) : config_(std::move(config)), env_(env
   flops_per_token_ = model_flops_per_token(*decoder_, config_.train.seq_len);
   peak_flops_ = gemm_peak(env_, decoder_->units().front()->dtype());
   say(fmt::format(
-      "{} parameters, {} layers, vocabulary {}; {} training sequences of {} tokens{}; {} threads, GEMM peak "
+      "{} parameters{}, {} layers, vocabulary {}; {} training sequences of {} tokens{}; {} threads, GEMM "
+      "peak "
       "{}FLOP/s",
-      short_count(double(decoder_->numel())), config_.model.n_layers, config_.model.vocab_size,
-      train_data_->size(), config_.train.seq_len,
-      valid_data_ ? fmt::format(", {} for validation", valid_data_->size()) : std::string(),
+      short_count(double(decoder_->numel())), trainable_part(*decoder_), config_.model.n_layers,
+      config_.model.vocab_size, train_data_->size(), config_.train.seq_len,
+      evaluator_->has_data() ? fmt::format(", {} for validation", evaluator_->available()) : std::string(),
       at::get_num_threads(), short_count(peak_flops_)));
 }
 
@@ -101,7 +117,8 @@ void Trainer::warn(const std::string& text) {
 }
 
 void Trainer::check_room_for_checkpoint() const {
-  const int64_t needed = 3 * decoder_->numel() * decoder_->units().front()->weights().element_size();
+  int64_t needed = 0;
+  for (const StateTensor& tensor : state_tensors()) needed += int64_t(tensor.data.nbytes());
   const int64_t room = writable_bytes(config_.log.run_dir);
   if (room < needed)
     fail(
@@ -115,10 +132,29 @@ std::vector<StateTensor> Trainer::state_tensors() const {
   std::vector<StateTensor> tensors;
   for (const Param* param : decoder_->params()) {
     tensors.push_back({kWeight, param, param->weight()});
+    if (average_) tensors.push_back({kAverage, param, average_->of(*param)});
+    if (!param->trainable()) continue;
     tensors.push_back({"exp_avg", param, optimizer_->exp_avg(*param)});
     tensors.push_back({"exp_avg_sq", param, optimizer_->exp_avg_sq(*param)});
   }
   return tensors;
+}
+
+void Trainer::load(const Checkpoint& checkpoint) {
+  // The checkpoint may have been made with another optim.freeze or ema_decay: what it lacks starts afresh.
+  std::vector<StateTensor> tensors = state_tensors();
+  bool no_moments = false, no_average = false;
+  std::erase_if(tensors, [&](const StateTensor& tensor) {
+    if (tensor.kind == kWeight || checkpoint.find(tensor.kind, tensor.param->name())) return false;
+    (tensor.kind == kAverage ? no_average : no_moments) = true;
+    return true;
+  });
+  load_checkpoint(env_, checkpoint, tensors);
+  if (no_moments)
+    warn(fmt::format("{} has no optimizer state of some parameters: theirs starts at zero", checkpoint.dir));
+  if (!no_average) return;
+  warn(fmt::format("{} has no average of the weights: it starts from them", checkpoint.dir));
+  average_->start();
 }
 
 void Trainer::resume() {
@@ -137,14 +173,16 @@ void Trainer::resume() {
       decoder_->initialise(uint64_t(config_.train.seed));
     else
       load_hf_weights(env_, config_.model.from_hf, decoder_->params());
+    if (average_) average_->start();
     return;
   }
-  load_checkpoint(env_, *checkpoint, state_tensors());
+  load(*checkpoint);
   step_ = saved_step_ = checkpoint->step;
   updates_ = checkpoint->state.at("updates").get<int64_t>();
   tokens_ = checkpoint->state.at("tokens").get<int64_t>();
   samples_ = checkpoint->state.at("samples").get<int64_t>();
   guard_.restore(checkpoint->state.at("guard"));
+  if (checkpoint->state.contains("early_stop")) early_stop_.restore(checkpoint->state.at("early_stop"));
   warn_of_changes(checkpoint->state.at("config").get<std::string>());
   say(fmt::format("resuming after step {} from {}", step_, checkpoint->dir));
 }
@@ -162,6 +200,7 @@ void Trainer::save() {
                                 {"samples", samples_},
                                 {"tokens", tokens_},
                                 {"guard", guard_.state()},
+                                {"early_stop", early_stop_.state()},
                                 {"config", to_toml(config_)}};
   save_checkpoint(env_, checkpoint_root(config_), step_, state, state_tensors(),
                   config_.checkpoint.keep_last);
@@ -178,9 +217,11 @@ void Trainer::or_warn(const std::function<void()>& write) {
 
 Trainer::StepResult Trainer::train_step() {
   StepResult result;
-  const auto batches = make_micro_batches(*train_data_, samples_, config_.train.global_batch, batch_options_);
+  result.sequences = global_batch_at(config_.train, samples_);
+  const auto batches = make_micro_batches(*train_data_, samples_, result.sequences, batch_options_);
   result.targets = count_targets(batches);
   result.lr = learning_rate(config_.optim, updates_ + 1);
+  result.weight_decay = weight_decay(config_.optim, config_.train.steps, updates_ + 1);
   if (result.targets == 0) {
     result.problem = "the batch has no targets";
     return result;
@@ -193,38 +234,20 @@ Trainer::StepResult Trainer::train_step() {
   result.grad_norm = gradient_norm(decoder_->units());
   result.problem = guard_.check(result.loss, result.grad_norm);
   if (!result.problem.empty()) return result;
-  optimizer_->step(updates_ + 1, result.lr, clip_coefficient(result.grad_norm, config_.optim.clip_norm));
+  optimizer_->step({.t = updates_ + 1,
+                    .lr = result.lr,
+                    .weight_decay = result.weight_decay,
+                    .gradient_scale = clip_coefficient(result.grad_norm, config_.optim.clip_norm)});
+  if (average_) average_->update();
   ++updates_;
   return result;
 }
 
-int64_t Trainer::eval_sequences() const {
-  const int64_t asked = config_.train.eval_sequences;
-  return asked > 0 ? std::min(asked, valid_data_->size()) : valid_data_->size();
-}
-
-double Trainer::evaluate() {
-  const int64_t sequences = eval_sequences();
-  double sum = 0;
-  int64_t targets = 0;
-  for (int64_t done = 0; done < sequences; done += config_.train.micro_batch) {
-    const int64_t count = std::min(config_.train.micro_batch, sequences - done);
-    const auto batches = make_micro_batches(*valid_data_, done, count, batch_options_);
-    for (const MicroBatch& batch : batches) sum += decoder_->loss(batch, 1.0, config_.memory.loss_chunk);
-    targets += count_targets(batches);
-  }
-  return targets > 0 ? sum / double(targets) : 0;
-}
-
 double Trainer::baseline() {
-  if (!baseline_) {
-    std::vector<std::vector<int64_t>> windows;
-    for (int64_t i = 0; i < eval_sequences(); ++i) {
-      windows.emplace_back(size_t(config_.train.seq_len) + 1);
-      valid_data_->read(i, windows.back());
-    }
-    baseline_ = bigram_loss(*train_data_, config_.train.seq_len, windows, config_.model.vocab_size).nats;
-  }
+  if (!baseline_)
+    baseline_ =
+        bigram_loss(*train_data_, config_.train.seq_len, evaluator_->windows(), config_.model.vocab_size)
+            .nats;
   return *baseline_;
 }
 
@@ -240,13 +263,14 @@ void Trainer::handle_bad_step(const StepResult& result) {
   say(fmt::format("{}: the update is skipped", what));
 }
 
-void Trainer::report(const StepResult& result, double seconds, double valid_loss) {
-  const int64_t step_tokens = config_.train.global_batch * config_.train.seq_len;
+void Trainer::report(const StepResult& result, double seconds, const std::optional<Evaluation>& evaluation) {
+  const int64_t step_tokens = result.sequences * config_.train.seq_len;
   const double rate = double(step_tokens) / seconds, mfu = rate * flops_per_token_ / peak_flops_;
   nlohmann::ordered_json line = {{"step", step_},
                                  {"loss", result.loss},
                                  {"grad_norm", result.grad_norm},
                                  {"lr", result.lr},
+                                 {"global_batch", result.sequences},
                                  {"tokens", tokens_},
                                  {"targets", result.targets},
                                  {"tokens_per_s", rate},
@@ -255,18 +279,25 @@ void Trainer::report(const StepResult& result, double seconds, double valid_loss
                                  {"mfu", mfu},
                                  {"rss_mb", double(resident_bytes()) / 1e6}};
   if (!result.problem.empty()) line["skipped"] = result.problem;
-  if (!std::isnan(valid_loss)) line["valid_loss"] = valid_loss;
-  if (!std::isnan(valid_loss) && baseline_) line["baseline"] = *baseline_;
+  if (config_.optim.weight_decay_schedule != "constant") line["weight_decay"] = result.weight_decay;
+  if (evaluation) {
+    line["valid_loss"] = evaluation->loss;
+    if (baseline_) line["baseline"] = *baseline_;
+    for (const auto& [name, loss] : evaluation->sources) line["valid_loss/" + name] = loss;
+    if (evaluation->ema_loss) line["valid_loss_ema"] = *evaluation->ema_loss;
+  }
   log_->metrics(line);
 
-  mean_step_seconds_ = mean_step_seconds_ == 0 ? seconds : 0.9 * mean_step_seconds_ + 0.1 * seconds;
+  const double each = seconds / double(result.sequences);
+  mean_sequence_seconds_ = mean_sequence_seconds_ == 0 ? each : 0.9 * mean_sequence_seconds_ + 0.1 * each;
   if (!shows_status()) return;
+  const uint64_t end = samples_after(config_.train, samples_, config_.train.steps - step_);
   status_.update(
       fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3g}  {} tok/s  MFU {:.0f}%  {:.0f} MB  "
                   "ETA {}",
                   step_, config_.train.steps, result.loss, result.lr, result.grad_norm, short_count(rate),
                   100 * mfu, line["rss_mb"].get<double>(),
-                  short_duration(mean_step_seconds_ * double(config_.train.steps - step_))));
+                  short_duration(mean_sequence_seconds_ * double(end - uint64_t(samples_)))));
 }
 
 bool Trainer::shows_status() {
@@ -279,21 +310,23 @@ bool Trainer::shows_status() {
   return true;
 }
 
-double Trainer::evaluate_if_due() {
+std::optional<Evaluation> Trainer::evaluate_if_due() {
   const int64_t eval_every = config_.train.eval_every;
   const bool due = step_ == config_.train.steps || (eval_every > 0 && step_ % eval_every == 0);
-  if (!valid_data_ || !due) return std::nan("");
-  const double loss = evaluate();
-  std::string text = fmt::format("step {}  validation loss {:.4f}", step_, loss);
+  if (!evaluator_->has_data() || !due) return std::nullopt;
+  const Evaluation evaluation = evaluator_->evaluate(*decoder_, average_.get());
+  early_stop_.enter(step_, evaluation.loss);
+  std::string text = fmt::format("step {}  {}", step_, to_string(evaluation));
   if (config_.log.bigram_baseline)
-    text += fmt::format("  (interpolated bigram {:.4f}: {:+.4f})", baseline(), loss - baseline());
+    text += fmt::format("  (interpolated bigram {:.4f}: {:+.4f})", baseline(), evaluation.loss - baseline());
   say(text);
-  return loss;
+  return evaluation;
 }
 
 void Trainer::sample_if_due() {
   const int64_t every = config_.log.sample_every;
-  if (!tokenizer_ || !(step_ == config_.train.steps || (every > 0 && step_ % every == 0))) return;
+  const bool last = step_ == config_.train.steps || early_stop_.due();
+  if (!tokenizer_ || !(last || (every > 0 && step_ % every == 0))) return;
   // The same draws at every step: texts differ only by what the model has learnt.
   const SamplingOptions options{.temperature = 0.7, .top_p = 0.9, .seed = uint64_t(config_.train.seed)};
   const bool opens_documents = batch_options_.separator >= 0;
@@ -325,12 +358,12 @@ Trainer::StepResult Trainer::train_step_or_save() {
 bool Trainer::run() {
   if (step_ >= config_.train.steps)
     say(fmt::format("step {} of {} is done already", step_, config_.train.steps));
-  while (step_ < config_.train.steps && !stop_requested()) {
+  while (step_ < config_.train.steps && !early_stop_.due() && !stop_requested()) {
     const auto begin = std::chrono::steady_clock::now();
     const StepResult result = train_step_or_save();
     ++step_;
-    samples_ += config_.train.global_batch;
-    tokens_ += config_.train.global_batch * config_.train.seq_len;
+    samples_ += result.sequences;
+    tokens_ += result.sequences * config_.train.seq_len;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     report(result, seconds, evaluate_if_due());
     sample_if_due();
@@ -340,11 +373,14 @@ bool Trainer::run() {
   const bool done = step_ >= config_.train.steps;
   if (step_ > saved_step_ && (!done || config_.checkpoint.save_final)) save();
   status_.finish();
-  if (!done)
+  if (!done && early_stop_.due())
+    say(fmt::format("stopped early after step {}: {} (train.early_stop_patience)", step_,
+                    early_stop_.reason()));
+  else if (!done)
     say(fmt::format("stopped after step {}, saved in {}: the same command continues", step_,
                     checkpoint_root(config_)));
   finish();
-  return done;
+  return done || early_stop_.due();
 }
 
 void Trainer::finish() {

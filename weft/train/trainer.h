@@ -17,8 +17,11 @@
 #include "weft/data/tokenizer.h"
 #include "weft/nn/decoder.h"
 #include "weft/optim/adamw.h"
+#include "weft/optim/weight_average.h"
 #include "weft/report/run_log.h"
 #include "weft/train/batch.h"
+#include "weft/train/early_stop.h"
+#include "weft/train/evaluation.h"
 #include "weft/train/guard.h"
 #include "weft/train/process.h"
 
@@ -30,27 +33,27 @@ class Trainer {
   /// tokenizer. Throws Error before anything in the run directory is changed where the input is at fault.
   Trainer(Config config, Env& env);
 
-  /// Trains to train.steps, or until SIGINT or SIGTERM, then saves. Returns whether all steps are done.
+  /// Trains to train.steps, to an early stop, or until SIGINT or SIGTERM, then saves. Returns whether the run
+  /// is over: false if the same command would go on.
   bool run();
 
  private:
   struct StepResult {
-    double loss = 0, grad_norm = 0, lr = 0;
-    int64_t targets = 0;
+    double loss = 0, grad_norm = 0, lr = 0, weight_decay = 0;
+    int64_t sequences = 0, targets = 0;
     std::string problem;  // why the update was not applied; empty: it was
   };
 
   void resume();
   StepResult train_step();
   StepResult train_step_or_save();  // an Error must not lose the steps since the last checkpoint
-  double evaluate_if_due();         // NaN: it was not
-  double evaluate();                // mean loss per target over the validation sequences
-  void sample_if_due();             // lets the model continue log.sample_prompts
+  std::optional<Evaluation> evaluate_if_due();
+  void sample_if_due();  // lets the model continue log.sample_prompts
   void warn(const std::string& text);
   void warn_of_changes(const std::string& saved_config);  // keys that differ from the checkpoint's
   void say(const std::string& text);                      // a line that stays, beside the status line
   bool shows_status();
-  void report(const StepResult& result, double seconds, double valid_loss);
+  void report(const StepResult& result, double seconds, const std::optional<Evaluation>& evaluation);
   void handle_bad_step(const StepResult& result);
   void check_room_for_checkpoint() const;
   void save();
@@ -58,18 +61,21 @@ class Trainer {
   void or_warn(const std::function<void()>& write);
   void finish();  // plot and summary
   std::vector<StateTensor> state_tensors() const;
-  int64_t eval_sequences() const;
-  double baseline();  // an interpolated bigram's loss on the same sequences
+  void load(const Checkpoint& checkpoint);  // the tensors
+  double baseline();                        // an interpolated bigram's loss on the same sequences
 
   Config config_;
   Env& env_;
   std::unique_ptr<RunLock> lock_;
   BatchOptions batch_options_;
   std::unique_ptr<Tokenizer> tokenizer_;  // none: the data is only numbers
-  std::unique_ptr<SampleSource> train_data_, valid_data_;
+  std::unique_ptr<SampleSource> train_data_;
+  std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<WeightAverage> average_;  // null: optim.ema_decay is 0
   StepGuard guard_;
+  EarlyStop early_stop_;
   std::unique_ptr<RunLog> log_;
   StatusLine status_;
   std::chrono::steady_clock::time_point last_status_{};
@@ -80,7 +86,7 @@ class Trainer {
   int64_t tokens_ = 0;   // seen
   int64_t saved_step_ = -1;
   double peak_flops_ = 0, flops_per_token_ = 0;
-  double mean_step_seconds_ = 0;
+  double mean_sequence_seconds_ = 0;
   std::optional<double> baseline_;
 };
 

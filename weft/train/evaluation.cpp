@@ -1,0 +1,92 @@
+#include "weft/train/evaluation.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace weft {
+namespace {
+
+/// The model with its average for weights, as long as this lives.
+class WithAverage {
+ public:
+  explicit WithAverage(WeightAverage& average) : average_(average) { average_.swap(); }
+  ~WithAverage() { average_.swap(); }
+  WithAverage(const WithAverage&) = delete;
+
+ private:
+  WeightAverage& average_;
+};
+
+}  // namespace
+
+std::string to_string(const Evaluation& evaluation) {
+  std::string text = fmt::format("validation loss {:.4f}", evaluation.loss);
+  std::vector<std::string> parts;
+  for (const auto& [name, loss] : evaluation.sources) parts.push_back(fmt::format("{} {:.4f}", name, loss));
+  if (!parts.empty()) text += fmt::format("  ({})", fmt::join(parts, ", "));
+  if (evaluation.ema_loss) text += fmt::format("  with EMA weights {:.4f}", *evaluation.ema_loss);
+  return text;
+}
+
+Evaluator::Evaluator(const Config& config, std::vector<ValidationSource> sources, const BatchOptions& options)
+    : sources_(std::move(sources)),
+      options_(options),
+      eval_sequences_(config.train.eval_sequences),
+      loss_chunk_(config.memory.loss_chunk) {}
+
+int64_t Evaluator::available() const {
+  int64_t sum = 0;
+  for (const ValidationSource& source : sources_) sum += source.samples->size();
+  return sum;
+}
+
+int64_t Evaluator::sequences(const SampleSource& source) const {
+  return eval_sequences_ > 0 ? std::min(eval_sequences_, source.size()) : source.size();
+}
+
+Evaluator::Sum Evaluator::loss(const SampleSource& source, Decoder& decoder) const {
+  const int64_t count = sequences(source);
+  Sum sum;
+  for (int64_t done = 0; done < count; done += options_.micro_batch) {
+    const auto batches =
+        make_micro_batches(source, done, std::min(options_.micro_batch, count - done), options_);
+    for (const MicroBatch& batch : batches) sum.loss += decoder.loss(batch, 1.0, loss_chunk_);
+    sum.targets += count_targets(batches);
+  }
+  return sum;
+}
+
+double Evaluator::loss(Decoder& decoder, std::vector<std::pair<std::string, double>>* of_sources) const {
+  Sum all;
+  for (const ValidationSource& source : sources_) {
+    const Sum sum = loss(*source.samples, decoder);
+    all.loss += sum.loss, all.targets += sum.targets;
+    if (of_sources && sources_.size() > 1) of_sources->emplace_back(source.name, sum.mean());
+  }
+  return all.mean();
+}
+
+Evaluation Evaluator::evaluate(Decoder& decoder, WeightAverage* average) const {
+  Evaluation result;
+  result.loss = loss(decoder, &result.sources);
+  if (average) {
+    const WithAverage with_average(*average);
+    result.ema_loss = loss(decoder, nullptr);
+  }
+  return result;
+}
+
+std::vector<std::vector<int64_t>> Evaluator::windows() const {
+  std::vector<std::vector<int64_t>> windows;
+  for (const ValidationSource& source : sources_) {
+    for (int64_t i = 0; i < sequences(*source.samples); ++i) {
+      windows.emplace_back(size_t(options_.seq_len) + 1);
+      source.samples->read(i, windows.back());
+    }
+  }
+  return windows;
+}
+
+}  // namespace weft
