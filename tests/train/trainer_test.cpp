@@ -184,6 +184,29 @@ TEST_F(TrainerTest, EvaluatesEachSourceAndTheAverage) {
   EXPECT_EQ(to_string({.loss = 1.5, .sources = {}, .ema_loss = {}}), "validation loss 1.5000");
 }
 
+TEST_F(TrainerTest, ASkippedStepMovesNeitherWeightsNorAverage) {
+  Config config = this->config();
+  config.data.train = {tokens("long.safetensors", 40, 2)};
+  config.train.steps = 40, config.train.spike_factor = 1.1;
+  config.optim.ema_decay = 0.9;
+  config.checkpoint.save_every = 1, config.checkpoint.keep_last = 0;
+  int skipped = 0, applied = 0;
+  for (const auto& line : run(config)) {
+    const int64_t step = line.at("step");
+    if (step == 1) continue;
+    Decoder before(config.model, at::kDouble), after(config.model, at::kDouble);
+    for (const char* kind : {kWeight, kAverage}) {
+      load_weights(env, checkpoint(step - 1), before.params(), kind);
+      load_weights(env, checkpoint(step), after.params(), kind);
+      const bool same = at::equal(before.units()[1]->weights(), after.units()[1]->weights());
+      EXPECT_EQ(same, line.contains("skipped")) << kind << " after step " << step;
+    }
+    ++(line.contains("skipped") ? skipped : applied);
+  }
+  EXPECT_GT(skipped, 0);
+  EXPECT_GT(applied, 20);
+}
+
 TEST_F(TrainerTest, TakesUpACheckpointOfOtherExtras) {
   Config config = this->config();
   config.train.steps = 4;

@@ -183,7 +183,7 @@ std::vector<Key> train_keys() {
        "Steps between evaluations. 0: only at the end.",
        WHEN("there is validation data", has_validation(c.data))},
       {KEY(train, eval_sequences), between(0, kMaxSteps), "sequences",
-       "Validation sequences of an evaluation. 0: all.",
+       "Sequences of each validation dataset that an evaluation takes. 0: all.",
        WHEN("there is validation data", has_validation(c.data))},
       {KEY(train, on_bad_step), one_of({"skip", "stop"}), "",
        "What to do when the loss or the gradient is not finite, or spikes."},

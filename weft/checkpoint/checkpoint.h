@@ -46,10 +46,10 @@ Checkpoint open_checkpoint(Env& env, const std::string& dir);
 std::optional<Checkpoint> find_checkpoint(Env& env, const std::string& root,
                                           const std::function<void(const std::string&)>& warn);
 
-/// Fills `into` from a verified checkpoint, whatever pieces and files its tensors lie in. Kinds that are not
-/// asked for are left out, and so is, of other kinds than kWeight, what belongs to params without a state in
-/// `into`. Throws one Error listing every tensor that is missing, of a param that the model has not, or of
-/// another shape or dtype than the model's.
+/// Fills `into` from a verified checkpoint, whatever pieces and files its tensors lie in. State that `into`
+/// does not ask for is left out, but every param in the checkpoint must be one of the model's. Throws one
+/// Error listing every tensor that is missing, of a param that the model has not, or of another shape or
+/// dtype than the model's.
 void load_checkpoint(Env& env, const Checkpoint& checkpoint, const std::vector<StateTensor>& into);
 
 /// The params' weights alone, for generation; or with kAverage their average.
