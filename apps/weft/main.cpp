@@ -19,6 +19,8 @@ constexpr int kUserError = 1, kUsageError = 2, kInternalError = 3;
 
 void add_commands(CLI::App& app, int* status) {
   add_train_command(app, status);
+  add_watch_command(app, status);
+  add_report_command(app, status);
   add_generate_command(app, status);
   add_tokenizer_command(app, status);
   add_data_command(app, status);
@@ -70,6 +72,8 @@ int run(int argc, char** argv) {
       "  weft tokenizer train --input speeches/ --vocab-size 4096 --output tokenizer.json\n"
       "  weft data build --input speeches/ --tokenizer tokenizer.json --output data/speeches\n"
       "  weft train configs/demo.toml\n"
+      "  weft watch runs/demo\n"
+      "  weft report runs/demo\n"
       "  weft generate runs/demo --prompt \"My fellow citizens\"\n"
       "`weft COMMAND --help` tells more of a command.");
   int status = kInternalError;  // each command's callback sets it

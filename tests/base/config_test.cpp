@@ -484,5 +484,20 @@ TEST(Docs, EveryTomlBlockLoads) {
   EXPECT_GE(blocks, 1);
 }
 
+TEST_F(ConfigTest, TellsWhichKeysWereChosen) {
+  Config config;
+  resolve(&config);
+  EXPECT_TRUE(chosen_keys(config).empty()) << "what is derived is nobody's choice";
+  config.model.n_kv_heads = 2, config.optim.lr = 0.5, config.data.train = {"a = b"};
+  EXPECT_EQ(chosen_keys(config), (std::vector<std::string>{"model.n_kv_heads", "data.train", "optim.lr"}));
+  const auto values = toml_values(to_toml(config));
+  EXPECT_EQ(values.front().first, "model.from_hf");
+  EXPECT_EQ(values.back().first, config_keys().back().name);
+  EXPECT_EQ(values.size(), config_keys().size());
+  EXPECT_EQ(std::count(values.begin(), values.end(),
+                       std::pair<std::string, std::string>("data.train", "[\"a = b\"]")),
+            1);
+}
+
 }  // namespace
 }  // namespace weft

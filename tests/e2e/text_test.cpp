@@ -76,9 +76,8 @@ TEST_F(Text, BecomesAModelThatWrites) {
   const auto trained = weft(train_arguments());
   ASSERT_EQ(trained.status, 0) << trained.output;
   EXPECT_THAT(trained.output, HasSubstr("interpolated bigram"));
-  const std::string page = Env::system().read(dir / "run/loss.html");
-  EXPECT_THAT(page, HasSubstr("<svg"));
-  EXPECT_THAT(page, testing::Not(HasSubstr("http://cdn")));
+  EXPECT_THAT(trained.output, HasSubstr("all of it as a page: " + (dir / "run/report.html")));
+  EXPECT_THAT(Env::system().read(dir / "run/report.html"), HasSubstr("bigram baseline"));
 
   const std::vector<std::string> generate = {"generate",     dir / "run", "--prompt",      "the quick",
                                              "--max-tokens", "12",        "--temperature", "0"};
@@ -126,6 +125,29 @@ TEST_F(Text, ShowsWhatTheModelWritesWithoutAnyEffectOnIt) {
     return result;
   };
   EXPECT_EQ(losses("run"), losses("silent"));
+}
+
+TEST_F(Text, ARunIsWatchedAndReportedOn) {
+  prepare();
+  EXPECT_THAT(weft({"watch", dir / "run", "--once"}).output, HasSubstr("waiting: there is no"));
+  const auto none = weft({"report", dir / "run", dir / "text"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.output, testing::AllOf(HasSubstr("run does not exist"), HasSubstr("text is no run")));
+  Process watch({"watch", dir / "run"}, dir / "watched");
+  ASSERT_EQ(weft(train_arguments()).status, 0);
+  EXPECT_EQ(watch.wait(), 0) << "it ends with the run";
+  EXPECT_THAT(watch.output(), testing::AllOf(HasSubstr("step 60/60  loss "), HasSubstr("finished")));
+  EXPECT_THAT(
+      weft({"watch", dir / "run", "--once"}).output,
+      testing::AllOf(HasSubstr("finished"), HasSubstr("⠒⠒ training"), HasSubstr("written at step 60")));
+
+  const std::string made = Env::system().read(dir / "run/report.html");
+  std::filesystem::remove(dir / "run/report.html");
+  EXPECT_EQ(weft({"report", dir / "run"}).status, 0);
+  EXPECT_EQ(Env::system().read(dir / "run/report.html"), made) << "as the trainer made it";
+  std::filesystem::copy(dir / "run", dir / "other", std::filesystem::copy_options::recursive);
+  ASSERT_EQ(weft({"report", dir / "run", dir / "other", "--output", dir / "both.html"}).status, 0);
+  EXPECT_THAT(Env::system().read(dir / "both.html"), HasSubstr("2 runs compared"));
 }
 
 TEST_F(Text, TruncatedOrMissingDataIsNamed) {

@@ -114,14 +114,5 @@ TEST(Flops, AreFewerForWhatIsFrozen) {
                                                            3 * attention + 6 * head);
 }
 
-TEST(RunLock, IsHeldByOneProcess) {
-  const TemporaryDir dir;
-  {
-    const RunLock lock(dir.path());
-    EXPECT_ANY_THROW(RunLock(dir.path()));
-  }
-  EXPECT_NO_THROW(RunLock(dir.path()));
-}
-
 }  // namespace
 }  // namespace weft

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
+#include <variant>
 
 #include "weft/base/config_schema.h"
 #include "weft/base/error.h"
@@ -54,6 +56,32 @@ std::string to_toml(const Config& config) {
     text += fmt::format("{} = {}\n", key.short_name(), toml_text(key.member(copy)));
   }
   return text;
+}
+
+std::vector<std::pair<std::string, std::string>> toml_values(const std::string& toml) {
+  std::vector<std::pair<std::string, std::string>> values;
+  std::istringstream lines(toml);
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equals = line.find(" = ");
+    if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";
+    if (equals != std::string::npos)
+      values.emplace_back(section + line.substr(0, equals), line.substr(equals + 3));
+  }
+  return values;
+}
+
+std::vector<std::string> chosen_keys(const Config& config) {
+  Config given = config, defaults;
+  std::vector<std::string> chosen;
+  for (const auto& key : config_keys()) {
+    Config without = config;
+    const auto reset = [&](auto* member) { *member = *std::get<decltype(member)>(key.member(defaults)); };
+    std::visit(reset, key.member(without));
+    resolve(&without);
+    if (toml_text(key.member(without)) != toml_text(key.member(given))) chosen.push_back(key.name);
+  }
+  return chosen;
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -190,6 +191,12 @@ void check_for_training(const Config& config);
 
 /// The config as TOML with every key, in schema order: `weft config --print` and the run directory's copy.
 std::string to_toml(const Config& config);
+
+/// "section.key" and value of each key in a text that to_toml wrote, in its order.
+std::vector<std::pair<std::string, std::string>> toml_values(const std::string& toml);
+
+/// The keys of a resolved config whose value is not what leaving them out would give, in schema order.
+std::vector<std::string> chosen_keys(const Config& config);
 
 /// `weft config --explain KEY`: type, default, range, unit and help of one key, or of each key of a section.
 /// Throws Error with the nearest keys if there is none.

@@ -15,21 +15,25 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-size_t terminal_width(int fd) {
+}  // namespace
+
+TerminalSize terminal_size(std::FILE* terminal) {
   winsize size{};
-  return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  if (ioctl(fileno(terminal), TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
 }
 
-/// The first `width` characters of UTF-8 text: a line that wrapped could not be rewritten in place.
-std::string clipped(const std::string& text, size_t width) {
-  size_t characters = 0;
+size_t characters(const std::string& text) {
+  return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string clipped(const std::string& text, size_t count) {
+  size_t seen = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    if ((text[i] & 0xC0) != 0x80 && ++characters > width) return text.substr(0, i);
+    if ((text[i] & 0xC0) != 0x80 && ++seen > count) return text.substr(0, i);
   }
   return text;
 }
-
-}  // namespace
 
 std::string short_count(double count) {
   const char* const suffixes[] = {"", "k", "M", "G", "T", "P"};
@@ -61,8 +65,7 @@ std::string one_line(const std::string& text, size_t length) {
     if (!blank) line += c;
     if (blank && !line.empty() && line.back() != ' ') line += ' ';
   }
-  const std::string head = clipped(line, length);
-  return head == line ? line : clipped(line, length - 1) + "…";
+  return characters(line) <= length ? line : clipped(line, length - 1) + "…";
 }
 
 StatusLine::StatusLine(std::FILE* out) : out_(out), on_terminal_(isatty(fileno(out)) == 1) {}
@@ -79,8 +82,10 @@ void StatusLine::update(const std::string& text) {
 }
 
 void StatusLine::draw() {
+  // Clipped: a line that wrapped could not be rewritten in place.
   // Back to the start of the line, the text, then erase what an older, longer text left behind it.
-  std::fputs(fmt::format("\r{}\x1b[K", clipped(text_, terminal_width(fileno(out_)) - 1)).c_str(), out_);
+  std::fputs(fmt::format("\r{}\x1b[K", clipped(text_, size_t(terminal_size(out_).columns) - 1)).c_str(),
+             out_);
   std::fflush(out_);
   drawn_ = open_ = true;
   last_draw_ = steady_clock::now();

@@ -15,6 +15,15 @@ std::string short_count(double count);
 /// "1.2 s", "3 min 05 s", "2 h 07 min", "4 d 03 h".
 std::string short_duration(double seconds);
 
+struct TerminalSize {
+  int columns = 80, rows = 24;
+};
+TerminalSize terminal_size(std::FILE* terminal);
+
+/// Characters of UTF-8 in `text`, and its first `count` of them.
+size_t characters(const std::string& text);
+std::string clipped(const std::string& text, size_t count);
+
 /// `text` on one line, at most `length` characters of UTF-8: each run of white space and control characters
 /// is one space, and what is too long ends in "…".
 std::string one_line(const std::string& text, size_t length);

@@ -1,22 +1,16 @@
 #include "weft/train/process.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <fstream>
 #include <limits>
 
-#include <fcntl.h>
 #include <malloc.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <ATen/Parallel.h>
-
-#include "weft/base/error.h"
 
 namespace weft {
 namespace {
@@ -60,19 +54,5 @@ int64_t writable_bytes(const std::string& dir) {
   const bool limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return limited ? std::min(available, int64_t(limit.rlim_cur)) : available;
 }
-
-RunLock::RunLock(const std::string& run_dir) {
-  const std::string path = run_dir + "/.lock";
-  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) fail("cannot write in the run directory {}: {}", run_dir, std::strerror(errno));
-  if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    const int reason = errno;
-    close(fd_);
-    if (reason != EWOULDBLOCK) fail("cannot lock {}: {}", path, std::strerror(reason));
-    fail("another process is training in {}: wait for it, or choose another log.run_dir", run_dir);
-  }
-}
-
-RunLock::~RunLock() { close(fd_); }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// What a run asks of its process: threads, memory, signals, sole use of its directory.
+// What a run asks of its process: threads, memory, signals.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,5 @@ int64_t resident_bytes();
 /// Bytes that one new file in `dir` can take: what the file system has free, within the process's file size
 /// limit.
 int64_t writable_bytes(const std::string& dir);
-
-/// Holds RUN/.lock: two runs in one directory would overwrite each other's files. Freed when the process
-/// ends.
-class RunLock {
- public:
-  /// Throws Error if another process holds it.
-  explicit RunLock(const std::string& run_dir);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-
- private:
-  int fd_;
-};
 
 }  // namespace weft

@@ -4,7 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <sstream>
+
+#include <unistd.h>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -17,10 +18,11 @@
 #include "weft/ops/cross_entropy.h"
 #include "weft/optim/schedule.h"
 #include "weft/optim/update_rule.h"
+#include "weft/report/loss_plot.h"
+#include "weft/report/report.h"
 #include "weft/train/flops.h"
 #include "weft/train/generate_text.h"
 #include "weft/train/process.h"
-#include "weft/train/summary.h"
 
 namespace weft {
 namespace {
@@ -36,19 +38,6 @@ void settle_vocabulary(Config* config, const Tokenizer* tokenizer) {
   if (tokenizer && vocab < tokenizer->vocab_size())
     fail("model.vocab_size = {} is smaller than the vocabulary of {} ({}): raise it, or leave it out", vocab,
          config->data.tokenizer, tokenizer->vocab_size());
-}
-
-// "section.key" to value, of a config as to_toml writes it.
-std::map<std::string, std::string> keys_of(const std::string& toml) {
-  std::map<std::string, std::string> keys;
-  std::istringstream lines(toml);
-  std::string section;
-  for (std::string line; std::getline(lines, line);) {
-    const size_t equals = line.find(" = ");
-    if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";
-    if (equals != std::string::npos) keys[section + line.substr(0, equals)] = line.substr(equals + 3);
-  }
-  return keys;
 }
 
 // ", 1.2k of them trainable", if some are frozen.
@@ -188,8 +177,9 @@ void Trainer::resume() {
 }
 
 void Trainer::warn_of_changes(const std::string& saved_config) {
-  const auto before = keys_of(saved_config), now = keys_of(to_toml(config_));
-  for (const auto& [key, value] : now)
+  const auto saved = toml_values(saved_config);
+  const std::map<std::string, std::string> before(saved.begin(), saved.end());
+  for (const auto& [key, value] : toml_values(to_toml(config_)))
     if (const auto old = before.find(key); old != before.end() && old->second != value)
       warn(fmt::format("the checkpoint was made with {} = {}; the run goes on with {}", key, old->second,
                        value));
@@ -384,11 +374,16 @@ bool Trainer::run() {
 }
 
 void Trainer::finish() {
-  // A baseline that no evaluation has asked for yet is not worth a pass over the data after Ctrl-C.
-  if (config_.log.plot)
-    or_warn([&] {
-      write_summary(env_, config_, read_step_log(env_, metrics_path(config_.log.run_dir), step_), baseline_);
-    });
+  if (!config_.log.plot || step_ == 0) return;
+  or_warn([&] {
+    const std::string& dir = config_.log.run_dir;
+    write_report(env_, {dir}, dir + "/report.html");
+    MetricsReader metrics(env_, dir);
+    metrics.poll();
+    const Plot plot = loss_plot("Loss of " + dir, metrics.metrics());
+    say(fmt::format("\n{}\nall of it as a page: {}/report.html", terminal_plot(plot, 76, 16, isatty(1) != 0),
+                    dir));
+  });
 }
 
 }  // namespace weft

@@ -12,6 +12,7 @@
 #include "weft/base/config.h"
 #include "weft/base/env.h"
 #include "weft/base/progress.h"
+#include "weft/base/run_lock.h"
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/data/sampler.h"
 #include "weft/data/tokenizer.h"
@@ -23,7 +24,6 @@
 #include "weft/train/early_stop.h"
 #include "weft/train/evaluation.h"
 #include "weft/train/guard.h"
-#include "weft/train/process.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-// Plots of curves: as text for a terminal, and as one HTML page that needs nothing else.
+// Plots of curves as text for a terminal.
 // Points that are not finite are left out; x is taken to grow along a curve.
 #pragma once
 
@@ -10,8 +10,8 @@ namespace weft {
 
 enum class Draw {
   kLine,      // the points, joined
-  kSmoothed,  // a moving average, on the page over the faint raw line
-  kMarks,     // a mark for each point; on the page joined by a thin line
+  kSmoothed,  // a moving average
+  kMarks,     // a mark for each point
 };
 
 struct Curve {
@@ -37,16 +37,5 @@ struct Plot {
 /// The plot in braille dots (UTF-8), `width` columns by `height` rows of plot, under its title and over its
 /// legend; at least 20 by 4. With `colour` each curve has an ANSI colour.
 std::string terminal_plot(const Plot& plot, int width, int height, bool colour);
-
-/// What stands on the page below the plot.
-struct PlotFacts {
-  std::vector<std::pair<std::string, std::string>> facts;  // name, value: a table
-  std::string text_title;
-  std::string text;  // a text block, such as a sample of the model's; empty: none
-};
-
-/// A page that opens offline: inline SVG, light or dark as the reader's system is, the values under the
-/// mouse.
-std::string html_plot(const Plot& plot, const PlotFacts& facts);
 
 }  // namespace weft

@@ -1,12 +1,13 @@
 // The plot for a terminal.
-#include "weft/base/plot.h"
+#include "weft/report/plot.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "weft/base/plot_scale.h"
+#include "weft/base/progress.h"
+#include "weft/report/plot_scale.h"
 
 namespace weft {
 namespace {
@@ -19,10 +20,8 @@ const char* const kNoColour = "\x1b[0m";
 
 const char* colour_of(size_t curve) { return kColours[curve % std::size(kColours)]; }
 
-/// Width on the screen, where each character of UTF-8 takes a column.
-int columns(const std::string& text) {
-  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
+/// Width on the screen, where each character takes a column.
+int columns(const std::string& text) { return static_cast<int>(characters(text)); }
 
 std::string spaces(int count) { return std::string(static_cast<size_t>(std::max(0, count)), ' '); }
 

@@ -1,11 +1,11 @@
-// What both kinds of plot need: which points to draw, over which range, with which ticks. Private to base.
+// What the terminal plot and the report's need: which points to draw, over which range, with which ticks.
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "weft/base/plot.h"
+#include "weft/report/plot.h"
 
 namespace weft {
 
@@ -24,7 +24,9 @@ struct Scales {
   Scale x, y;
 };
 
-/// The curve's main line: its finite points, smoothed if it asks for that, thinned out to about 2 `buckets`.
+/// The curve's main line: its finite points, smoothed if it asks for that, thinned out to at most 2
+/// `buckets`: the lowest and the highest of each bucket, so that spikes stay. A quarter of the buckets are
+/// spent on the beginning, evenly on a logarithmic axis.
 Points line_of(const Curve& curve, size_t buckets);
 
 /// The points without smoothing, thinned out likewise.

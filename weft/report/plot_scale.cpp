@@ -1,4 +1,4 @@
-#include "weft/base/plot_scale.h"
+#include "weft/report/plot_scale.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,28 +20,41 @@ Points finite_points(const Points& points) {
   return kept;
 }
 
-/// The mean of each point's neighbours, a fiftieth of the curve wide; narrower towards the ends.
+/// The mean of each point's neighbours, a fiftieth of the curve wide. Towards the beginning it narrows
+/// evenly, where a loss falls steeply; at the end, where curves are flat, it only lacks the neighbours that
+/// are not.
 Points smoothed(const Points& points) {
   const size_t n = points.size(), reach = n / 100;
   std::vector<double> sums(n + 1, 0);
   for (size_t i = 0; i < n; ++i) sums[i + 1] = sums[i] + points[i].second;
   Points result(n);
   for (size_t i = 0; i < n; ++i) {
-    const size_t r = std::min({reach, i, n - 1 - i});
-    result[i] = {points[i].first, (sums[i + r + 1] - sums[i - r]) / static_cast<double>(2 * r + 1)};
+    const size_t r = std::min(reach, i), begin = i - r, end = std::min(n, i + r + 1);
+    result[i] = {points[i].first, (sums[end] - sums[begin]) / static_cast<double>(end - begin)};
   }
   return result;
 }
 
-/// The lowest and the highest point of each of `buckets` runs of points, in their order: spikes stay visible.
+/// Where buckets begin: three quarters of them evenly spaced, the others evenly in the logarithm.
+std::vector<size_t> bucket_edges(size_t points, size_t buckets) {
+  const size_t even = buckets - buckets / 4;
+  std::vector<size_t> edges;
+  for (size_t i = 0; i <= even; ++i) edges.push_back(i * points / even);
+  for (size_t i = 1; i < buckets - even; ++i)
+    edges.push_back(size_t(std::pow(double(points), double(i) / double(buckets - even))));
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  return edges;
+}
+
+/// The lowest and the highest point of each bucket, in their order.
 Points thinned(const Points& points, size_t buckets) {
   if (points.size() <= 2 * buckets) return points;
+  const std::vector<size_t> edges = bucket_edges(points.size(), buckets);
+  const auto at = [&](size_t index) { return points.begin() + static_cast<std::ptrdiff_t>(index); };
   Points kept;
-  for (size_t bucket = 0; bucket < buckets; ++bucket) {
-    const auto at = [&](size_t index) {
-      return points.begin() + static_cast<std::ptrdiff_t>(index * points.size() / buckets);
-    };
-    auto [low, high] = std::minmax_element(at(bucket), at(bucket + 1),
+  for (size_t i = 0; i + 1 < edges.size(); ++i) {
+    auto [low, high] = std::minmax_element(at(edges[i]), at(edges[i + 1]),
                                            [](const auto& a, const auto& b) { return a.second < b.second; });
     if (high < low) std::swap(low, high);
     kept.push_back(*low);
