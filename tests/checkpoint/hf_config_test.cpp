@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 ModelConfig fixture(const std::string& name) {
-  return model_from_hf(Env::system(), std::string(WEFT_FIXTURES) + "/" + name);
+  return model_from_hf(Env::system(), fmt::format("{}/{}", WEFT_FIXTURES, name));
 }
 
 class HfConfigTest : public ::testing::Test {
@@ -246,18 +246,97 @@ TEST_F(HfConfigTest, GemmaThreeInTheOldSpelling) {
   EXPECT_EQ(read("gemma2", Json::object()).final_softcap, 30);
 }
 
+// What transformers 5.24 fills in where config.json says nothing.
+TEST_F(HfConfigTest, AbsentKeysTakeTheFamilysDefaults) {
+  const auto bare = [&](const char* type) {
+    return read(fmt::format(R"({{"model_type": "{}", "n_layer": 2, "n_embd": 16, "n_embed": 16, "n_head": 2,)"
+                            R"("num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2,)"
+                            R"("intermediate_size": 24, "vocab_size": 10}})",
+                            type));
+  };
+  const ModelConfig gpt2 = bare("gpt2"), bloom = bare("bloom"), falcon = bare("falcon"),
+                    olmo2 = bare("olmo2"), phi3 = bare("phi3"), granite = bare("granite"),
+                    starcoder2 = bare("starcoder2");
+  for (const ModelConfig* model : {&gpt2, &bloom, &falcon}) {
+    EXPECT_EQ(model->ffn_dim, 64);
+    EXPECT_TRUE(model->tie_embeddings);
+    EXPECT_EQ(model->norm_eps, 1e-5);
+    EXPECT_EQ(model->mlp + model->norm, "plainlayernorm");
+  }
+  EXPECT_EQ(gpt2.position, "learned");
+  EXPECT_EQ(gpt2.max_positions, 1024);
+  EXPECT_EQ(gpt2.activation, "gelu_tanh");
+  EXPECT_TRUE(gpt2.qkv_bias && gpt2.o_bias && gpt2.mlp_bias);
+  EXPECT_EQ(bloom.position, "alibi");
+  EXPECT_TRUE(bloom.embedding_norm && bloom.qkv_bias);
+  EXPECT_EQ(falcon.n_kv_heads, 1);
+  EXPECT_EQ(falcon.block, "parallel_shared_norm");
+  EXPECT_EQ(falcon.activation, "gelu");
+  EXPECT_FALSE(falcon.qkv_bias);
+  EXPECT_EQ(olmo2.norm_eps, 1e-5);
+  EXPECT_EQ(olmo2.norm_placement + olmo2.qk_norm, "postall_heads");
+  EXPECT_FALSE(olmo2.tie_embeddings);
+  EXPECT_EQ(phi3.layer_types, std::vector<std::string>{"full"});
+  EXPECT_EQ(phi3.norm_eps, 1e-5);
+  EXPECT_EQ(granite.attn_scale, 1);
+  EXPECT_EQ(granite.norm_eps, 1e-6);
+  EXPECT_EQ(starcoder2.n_kv_heads, 2);
+  EXPECT_TRUE(starcoder2.tie_embeddings && starcoder2.mlp_bias);
+  EXPECT_EQ(starcoder2.activation, "gelu_tanh");
+}
+
+// Phi-3's own key for the original length wins, "su" and "yarn" mean longrope, the factor is the ratio of
+// lengths.
+TEST_F(HfConfigTest, Phi3ScalesAsItsReleasesSay) {
+  for (const char* type : {"su", "yarn", "longrope"}) {
+    const std::vector<double> factors(4, 1.5);
+    const ModelConfig model = read(
+        "phi3", {{"max_position_embeddings", 64},
+                 {"original_max_position_embeddings", 16},
+                 {"partial_rotary_factor", 0.5},
+                 {"sliding_window", 5},
+                 {"rope_scaling", {{"type", type}, {"short_factor", factors}, {"long_factor", factors}}}});
+    EXPECT_EQ(model.rope_scaling, "longrope");
+    EXPECT_EQ(model.rope_original_seq_len, 16);
+    EXPECT_EQ(model.rope_factor, 4);
+    EXPECT_EQ(model.rope_dim, 8);
+    EXPECT_DOUBLE_EQ(model.rope_attention_factor, std::sqrt(1.5));  // 1 + ln 4 / ln 16
+    EXPECT_EQ(model.layer_types, std::vector<std::string>{"sliding"});
+  }
+}
+
 TEST_F(HfConfigTest, RefusesWhatItCannotHonour) {
-  EXPECT_EQ(
-      refusal("gpt2", {}),
-      "config.json: model_type = \"gpt2\": the supported ones are llama, mistral, qwen2, qwen3, smollm3, "
-      "gemma2, gemma3_text");
+  EXPECT_EQ(refusal("t5", {}),
+            "config.json: model_type = \"t5\": the supported ones are llama, mistral, qwen2, qwen3, smollm3, "
+            "gemma2, "
+            "gemma3_text, olmo2, phi3, granite, starcoder2, gpt2, bloom, falcon");
   EXPECT_THAT(refusal("{}"), StartsWith("config.json: model_type is missing: "));
-  EXPECT_EQ(refusal("llama", {{"hidden_act", "relu"}}),
-            "config.json: hidden_act = \"relu\": the supported ones are silu, gelu_pytorch_tanh");
   EXPECT_EQ(
-      refusal("llama", {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2}}}}),
-      "config.json: rope_scaling: rope_type = \"dynamic\": the supported ones are default, linear, llama3, "
-      "yarn");
+      refusal("llama", {{"hidden_act", "relu"}}),
+      "config.json: hidden_act = \"relu\": the supported ones are silu, gelu, gelu_pytorch_tanh, gelu_new");
+  EXPECT_EQ(
+      refusal("llama", {{"rope_scaling", {{"rope_type", "spiral"}, {"factor", 2}}}}),
+      "config.json: rope_scaling: rope_type = \"spiral\": the supported ones are default, linear, dynamic, "
+      "llama3, yarn, longrope");
+  EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2}}}}),
+            "config.json: max_position_embeddings is missing: expected 1 or more");
+  EXPECT_EQ(refusal("phi3", {{"rope_scaling", {{"type", "longrope"}, {"short_factor", {1, 1}}}}}),
+            "config.json: rope_scaling: long_factor is missing: expected a list of numbers");
+  EXPECT_THAT(refusal("phi3", {{"rope_scaling",
+                                {{"type", "su"}, {"short_factor", {1, 1}}, {"long_factor", {1, 1}}}}}),
+              HasSubstr("rope_short_factors = [1.0, 1.0]: rope_scaling = \"longrope\" needs 8 factors"));
+  EXPECT_EQ(refusal("falcon", {{"alibi", true}}),
+            "config.json: alibi = true: only false is supported in this model type");
+  EXPECT_EQ(refusal("falcon", {{"new_decoder_architecture", true}, {"parallel_attn", false}}),
+            "config.json: parallel_attn = false: must be true where new_decoder_architecture is");
+  EXPECT_EQ(refusal("falcon", {{"multi_query", false}, {"num_kv_heads", 2}}),
+            "config.json: num_kv_heads = 2: must equal num_attention_heads where multi_query is false");
+  EXPECT_EQ(refusal("gpt2", {{"scale_attn_by_inverse_layer_idx", true}}),
+            "config.json: scale_attn_by_inverse_layer_idx = true: only false is supported");
+  EXPECT_EQ(refusal("bloom", {{"apply_residual_connection_post_layernorm", true}}),
+            "config.json: apply_residual_connection_post_layernorm = true: only false is supported");
+  EXPECT_EQ(refusal("granite", {{"logits_scaling", 0}}),
+            "config.json: logits_scaling = 0: expected a number above 0");
   EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "linear"}}}}),
             "config.json: rope_scaling: factor is missing: expected a number");
   EXPECT_EQ(

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ class HfWeights : public testing::Test {
     unit->allocate();
     error = "no error";
     try {
-      load_hf_weights(env, dir.path(), all);
+      load_hf_weights(env, dir.path(), HfNames(), all);
     } catch (const Error& caught) {
       error = caught.what();
     }
@@ -137,6 +138,30 @@ TEST_F(HfWeights, NoWeightsAreAnError) {
       error, HasSubstr(dir.path() + ": neither model.safetensors nor model.safetensors.index.json is there"));
 }
 
+// Hub files of GPT-2 and BLOOM leave "transformer." out, and GPT-2's hold its causal mask.
+TEST_F(HfWeights, TheTypesPrefixMayBeMissing) {
+  HfModel gpt2{"gpt2", {}};
+  gpt2.config.n_heads = 2, gpt2.config.n_kv_heads = 2, gpt2.config.head_dim = 1;
+  const at::Tensor c_attn = at::arange(12, at::kDouble).view({2, 6});
+  write("model.safetensors", {{"h.0.attn.c_attn.weight", c_attn}, {"h.0.attn.bias", at::ones({1})}});
+  unit = std::make_unique<ParamUnit>("unit", at::kDouble);
+  std::vector<Param*> params;
+  for (const char* name : {"q", "k", "v"})
+    params.push_back(
+        &unit->add({fmt::format("model.layers.0.self_attn.{}_proj.weight", name), {2, 2}, {}, {}}));
+  unit->allocate();
+  load_hf_weights(env, dir.path(), HfNames(gpt2), params);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(loaded(size_t(i)), c_attn.narrow(1, 2 * i, 2).t()));
+
+  write("model.safetensors", {{"h.0.attn.c_attn.weight", c_attn.t().contiguous()}});
+  try {
+    load_hf_weights(env, dir.path(), HfNames(gpt2), params);
+    FAIL();
+  } catch (const Error& caught) {
+    EXPECT_THAT(caught.what(), HasSubstr("h.0.attn.c_attn.weight: [6, 2] in the file, [2, 6] in the model"));
+  }
+}
+
 TEST_F(HfWeights, ReadsWhatTransformersWrote) {
   const std::string folder = WEFT_FIXTURES "/hf/llama-mha-tied";
   const SafetensorsFile file(env, folder + "/model.safetensors");
@@ -145,7 +170,7 @@ TEST_F(HfWeights, ReadsWhatTransformersWrote) {
   for (const auto& [name, info] : file.header().tensors)
     params.push_back(&unit->add({name, info.shape, {}, {}}));
   unit->allocate();
-  load_hf_weights(env, folder, params);
+  load_hf_weights(env, folder, HfNames(), params);
   for (const Param* param : params)
     EXPECT_TRUE(at::equal(param->weight(), read_tensor(file, param->name()).to(at::kDouble)))
         << param->name();

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "weft/checkpoint/hf_config.h"
+#include "weft/checkpoint/hf_weights.h"
 #include "weft/checkpoint/tensor_io.h"
 #include "weft/commands/load_model.h"
 #include "weft/nn/sampling.h"
@@ -35,10 +37,11 @@ class HfModel : public testing::TestWithParam<const char*> {
     EXPECT_NEAR(loss, wanted, bound * wanted);
     EXPECT_NEAR(decoder->loss(batch, 1 / targets, 0), wanted, bound * wanted);
     size_t gradients = 0;
-    for (const Param* param : decoder->params()) {
+    const HfNames names(read_hf_model(env, dir));
+    for (const auto& [name, grad] :
+         hf_tensors(names, decoder->params(), [](const Param& p) { return p.grad(); })) {
       ++gradients;
-      EXPECT_LT(relative_error(param->grad(), read_tensor(expected, "grad." + param->name())), bound)
-          << param->name();
+      EXPECT_LT(relative_error(grad, read_tensor(expected, "grad." + name)), bound) << name;
     }
     EXPECT_EQ(gradients + 3, expected.header().tensors.size())
         << "input_ids, logits, loss and every gradient";
@@ -47,6 +50,16 @@ class HfModel : public testing::TestWithParam<const char*> {
 
 TEST_P(HfModel, EqualsTransformersInFp64) { compare(at::kDouble, 1e-9); }
 TEST_P(HfModel, EqualsTransformersInFp32) { compare(at::kFloat, 1e-4); }
+
+// Reading and assembling are inverse: each tensor of the file comes back bit for bit.
+TEST_P(HfModel, WeightsGoBackWhereTheyCameFrom) {
+  const auto decoder = load_hf_model(env, dir, at::kFloat);
+  const SafetensorsFile file(env, dir + "/model.safetensors");
+  const auto tensors = hf_tensors(HfNames(read_hf_model(env, dir)), decoder->params(),
+                                  [](const Param& param) { return param.weight(); });
+  EXPECT_EQ(tensors.size(), file.header().tensors.size());
+  for (const auto& [name, tensor] : tensors) EXPECT_TRUE(at::equal(tensor, read_tensor(file, name))) << name;
+}
 
 TEST_P(HfModel, ContinuesGreedilyThroughTheCache) {
   const auto facts = nlohmann::json::parse(env.read(dir + "/expected.json"));
@@ -65,9 +78,12 @@ TEST_P(HfModel, ContinuesGreedilyThroughTheCache) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HfModel,
-                         testing::Values("gemma2", "gemma3", "llama-bias-headdim", "llama-gqa",
-                                         "llama-mha-tied", "llama3-rope", "mistral-window", "qwen2", "qwen3",
-                                         "smollm3-nope"),
+                         testing::Values("bloom", "falcon-40b-style", "falcon-7b-style", "falcon-sequential",
+                                         "gemma2", "gemma3", "gpt2", "granite", "llama-bias-headdim",
+                                         "llama-dynamic-ntk", "llama-gqa", "llama-mha-tied", "llama3-rope",
+                                         "mistral-window", "olmo2", "phi3-longrope-long",
+                                         "phi3-longrope-short", "qwen2", "qwen3", "smollm3-nope",
+                                         "starcoder2"),
                          [](const auto& param_info) {
                            std::string name = param_info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -2,99 +2,61 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
-#include <nlohmann/json.hpp>
-
-#include "weft/base/error.h"
+#include "weft/checkpoint/hf_rope.h"
 
 namespace weft {
 namespace {
 
-using Json = nlohmann::json;
+/// The keys under which a model type writes its sizes; nullptr: the type has no such key.
+struct Spelling {
+  const char* layers = "num_hidden_layers";
+  const char* dim = "hidden_size";
+  const char* heads = "num_attention_heads";
+  const char* ffn = "intermediate_size";
+  const char* norm_eps = "rms_norm_eps";
+  const char* activation = "hidden_act";
+};
+
+constexpr Spelling kLlama = {};
+constexpr Spelling kGemma = {.activation = "hidden_activation"};
+constexpr Spelling kStarcoder2 = {.norm_eps = "norm_epsilon"};
+constexpr Spelling kGpt2 = {
+    "n_layer", "n_embd", "n_head", "n_inner", "layer_norm_epsilon", "activation_function"};
+constexpr Spelling kBloom = {"n_layer", "n_embed", "n_head", nullptr, "layer_norm_epsilon", nullptr};
+constexpr Spelling kFalcon = {"n_layer",   "n_embed", "n_head", "ffn_hidden_size", "layer_norm_epsilon",
+                              "activation"};
 
 /// What differs between model types in transformers when config.json leaves a key out.
 struct ModelType {
   const char* name;
+  Spelling keys;
   bool tied;
   int64_t n_kv_heads;  // 0: as many as query heads
   int64_t head_dim;    // 0: hidden_size / num_attention_heads
-  double rope_theta;
+  double rope_theta;   // 0: the type has no RoPE
+  double norm_eps;
+  const char* activation;
 };
 
 constexpr ModelType kModelTypes[] = {
-    {"llama", false, 0, 0, 1e4},        {"mistral", false, 8, 0, 1e4}, {"qwen2", false, 32, 0, 1e4},
-    {"qwen3", false, 32, 128, 1e4},     {"smollm3", true, 4, 0, 2e6},  {"gemma2", true, 4, 256, 1e4},
-    {"gemma3_text", true, 4, 256, 1e6},
+    {"llama", kLlama, false, 0, 0, 1e4, 1e-6, "silu"},
+    {"mistral", kLlama, false, 8, 0, 1e4, 1e-6, "silu"},
+    {"qwen2", kLlama, false, 32, 0, 1e4, 1e-6, "silu"},
+    {"qwen3", kLlama, false, 32, 128, 1e4, 1e-6, "silu"},
+    {"smollm3", kLlama, true, 4, 0, 2e6, 1e-6, "silu"},
+    {"gemma2", kGemma, true, 4, 256, 1e4, 1e-6, "gelu_pytorch_tanh"},
+    {"gemma3_text", kGemma, true, 4, 256, 1e6, 1e-6, "gelu_pytorch_tanh"},
+    {"olmo2", kLlama, false, 0, 0, 1e4, 1e-5, "silu"},
+    {"phi3", kLlama, false, 0, 0, 1e4, 1e-5, "silu"},
+    {"granite", kLlama, false, 0, 0, 1e4, 1e-6, "silu"},
+    {"starcoder2", kStarcoder2, true, 2, 0, 1e4, 1e-5, "gelu_pytorch_tanh"},
+    {"gpt2", kGpt2, true, 0, 0, 0, 1e-5, "gelu_new"},
+    {"bloom", kBloom, true, 0, 0, 0, 1e-5, "gelu_new"},
+    {"falcon", kFalcon, true, 0, 0, 1e4, 1e-5, "gelu"},
 };
 
-std::string shown(const Json& scalar) {
-  const std::string text = scalar.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() > 60 ? text.substr(0, 60) + "..." : text;
-}
-
-/// A JSON object of the file, read key by key; null counts as absent.
-class Reader {
- public:
-  Reader(std::string path, const Json& object) : path_(std::move(path)), object_(object) {}
-
-  bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
-  const Json& at(const char* key) const { return object_.at(key); }
-
-  [[noreturn]] void refuse(const char* key, const std::string& expected) const {
-    std::string value = "missing";
-    if (has(key)) {
-      value = at(key).is_array() ? "[...]" : at(key).is_object() ? "{...}" : shown(at(key));
-    }
-    fail("{}: {} {} {}: {}", path_, key, has(key) ? "=" : "is", value, expected);
-  }
-
-  int64_t integer(const char* key, std::optional<int64_t> fallback = std::nullopt) const {
-    if (!has(key) && fallback) return *fallback;
-    const double value = has(key) && at(key).is_number() ? at(key).get<double>() : std::nan("");
-    if (!(std::abs(value) <= 9e15 && value == std::floor(value))) refuse(key, "expected an integer");
-    return static_cast<int64_t>(value);
-  }
-
-  double number(const char* key, std::optional<double> fallback = std::nullopt) const {
-    if (!has(key) && fallback) return *fallback;
-    if (!has(key) || !at(key).is_number()) refuse(key, "expected a number");
-    return at(key).get<double>();
-  }
-
-  bool flag(const char* key, bool fallback) const {
-    if (!has(key)) return fallback;
-    if (!at(key).is_boolean()) refuse(key, "expected true or false");
-    return at(key).get<bool>();
-  }
-
-  std::string text(const char* key, const std::string& fallback) const {
-    if (!has(key)) return fallback;
-    if (!at(key).is_string()) refuse(key, "expected text");
-    return at(key).get<std::string>();
-  }
-
-  /// The object under `key`, whose own keys are reported as "file: key".
-  Reader object(const char* key) const {
-    if (!at(key).is_object()) refuse(key, "expected an object");
-    return {path_ + ": " + key, at(key)};
-  }
-
-  const Json::array_t& list(const char* key, int64_t at_least) const {
-    if (!at(key).is_array() || static_cast<int64_t>(at(key).size()) < at_least) {
-      refuse(key, fmt::format("expected a list of {}, one item a layer", at_least));
-    }
-    return at(key).get_ref<const Json::array_t&>();
-  }
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  const Json& object_;
-};
-
-const ModelType& model_type(const Reader& file) {
+const ModelType& model_type(const HfReader& file) {
   const std::string name = file.text("model_type", "");
   std::string supported;
   for (const auto& type : kModelTypes) {
@@ -105,7 +67,7 @@ const ModelType& model_type(const Reader& file) {
 }
 
 /// Keys that change what the model computes in ways that Weft does not.
-void refuse_unsupported(const Reader& file) {
+void refuse_unsupported(const HfReader& file) {
   if (file.has("quantization_config")) {
     file.refuse("quantization_config", "quantized weights are not supported; use the unquantized model");
   }
@@ -114,101 +76,11 @@ void refuse_unsupported(const Reader& file) {
       file.refuse(key, "only causal decoders are supported, where this is false");
     }
   }
-  if (file.number("partial_rotary_factor", 1) != 1) {
-    file.refuse("partial_rotary_factor", "only 1 is supported");
-  }
-}
-
-/// How mscale keys of DeepSeek's YaRN turn into a factor.
-double yarn_mscale(double factor, double mscale) {
-  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
-}
-
-void read_yarn(const Reader& rope, ModelConfig* model) {
-  model->rope_beta_fast = rope.number("beta_fast", 32);
-  model->rope_beta_slow = rope.number("beta_slow", 1);
-  model->rope_truncate = rope.flag("truncate", true);
-  const double mscale = rope.number("mscale", 0), mscale_all_dim = rope.number("mscale_all_dim", 0);
-  double attention_factor = yarn_mscale(model->rope_factor, 1);
-  if (mscale != 0 && mscale_all_dim != 0) {
-    attention_factor =
-        yarn_mscale(model->rope_factor, mscale) / yarn_mscale(model->rope_factor, mscale_all_dim);
-  }
-  model->rope_attention_factor = rope.number("attention_factor", attention_factor);
-}
-
-/// One set of RoPE parameters: {rope_type or type, rope_theta, factor, ...}.
-void read_rope(const Reader& file, const Reader& rope, double default_theta, ModelConfig* model) {
-  model->rope_theta = rope.number("rope_theta", file.number("rope_theta", default_theta));
-  if (rope.number("partial_rotary_factor", 1) != 1) {
-    rope.refuse("partial_rotary_factor", "only 1 is supported");
-  }
-  if (rope.has("full_attention")) {
-    rope.refuse("full_attention", "RoPE per layer type is supported for gemma3_text only");
-  }
-  const char* const type_key = rope.has("rope_type") ? "rope_type" : "type";
-  const std::string type = rope.text(type_key, "default");
-  if (type == "default") return;
-  if (type != "linear" && type != "llama3" && type != "yarn") {
-    rope.refuse(type_key, "the supported ones are default, linear, llama3, yarn");
-  }
-  model->rope_scaling = type;
-  if (type == "linear") {
-    model->rope_factor = rope.number("factor");
-    return;
-  }
-  const int64_t longest = file.integer("max_position_embeddings", 0);
-  model->rope_original_seq_len = rope.integer("original_max_position_embeddings",
-                                              file.integer("original_max_position_embeddings", longest));
-  if (model->rope_original_seq_len <= 0)
-    rope.refuse("original_max_position_embeddings", "expected 1 or more");
-  if (type == "llama3") {
-    model->rope_factor = rope.number("factor");
-    model->rope_low_freq_factor = rope.number("low_freq_factor");
-    model->rope_high_freq_factor = rope.number("high_freq_factor");
-  } else {
-    // Some models state the factor only as the ratio of the two lengths.
-    std::optional<double> ratio;
-    if (longest > 0) ratio = static_cast<double>(longest) / static_cast<double>(model->rope_original_seq_len);
-    model->rope_factor = rope.number("factor", ratio);
-    read_yarn(rope, model);
-  }
-}
-
-/// The file's RoPE parameters under either name. As in transformers 5, rope_scaling wins if it is there.
-Reader rope_object(const Reader& file) {
-  static const Json none = Json::object();
-  if (file.has("rope_scaling") && !file.at("rope_scaling").empty()) return file.object("rope_scaling");
-  if (file.has("rope_parameters")) return file.object("rope_parameters");
-  return {file.path(), none};
-}
-
-/// Gemma 3: sliding layers have a base of their own and are never scaled.
-void read_gemma3_rope(const Reader& file, double default_theta, ModelConfig* model) {
-  model->rope_theta_sliding = file.number("rope_local_base_freq", 1e4);
-  const Reader rope = rope_object(file);
-  const bool per_type = rope.has("full_attention") || rope.has("sliding_attention");
-  if (!per_type) {
-    read_rope(file, rope, default_theta, model);
-    return;
-  }
-  if (rope.has("full_attention")) {
-    read_rope(file, rope.object("full_attention"), default_theta, model);
-  } else {
-    model->rope_theta = file.number("rope_theta", default_theta);
-  }
-  if (rope.has("sliding_attention")) {
-    const Reader sliding = rope.object("sliding_attention");
-    if (sliding.text("rope_type", "default") != "default") {
-      sliding.refuse("rope_type", "only default is supported in sliding layers");
-    }
-    model->rope_theta_sliding = sliding.number("rope_theta", model->rope_theta_sliding);
-  }
 }
 
 /// `layer_types` if the file has it, else what `slides` says of each layer.
 template <class Slides>
-void read_layer_types(const Reader& file, ModelConfig* model, Slides slides) {
+void read_layer_types(const HfReader& file, ModelConfig* model, Slides slides) {
   model->layer_types.clear();
   if (!file.has("layer_types")) {
     for (int64_t layer = 0; layer < model->n_layers; ++layer) {
@@ -226,20 +98,20 @@ void read_layer_types(const Reader& file, ModelConfig* model, Slides slides) {
   }
 }
 
-void read_mistral(const Reader& file, bool window_is_null, ModelConfig* model) {
+void read_mistral(const HfReader& file, bool window_is_null, ModelConfig* model) {
   // An absent key means 4096 in transformers; null means no window.
   model->sliding_window = window_is_null ? 0 : file.integer("sliding_window", 4096);
   read_layer_types(file, model, [&](int64_t) { return !window_is_null; });
 }
 
-void read_qwen(const Reader& file, ModelConfig* model) {
+void read_qwen(const HfReader& file, ModelConfig* model) {
   const bool slides = file.flag("use_sliding_window", false);
   model->sliding_window = slides ? file.integer("sliding_window", 4096) : 0;
   const int64_t first = file.integer("max_window_layers", 28);
   read_layer_types(file, model, [&](int64_t layer) { return slides && layer >= first; });
 }
 
-void read_smollm3(const Reader& file, ModelConfig* model) {
+void read_smollm3(const HfReader& file, ModelConfig* model) {
   model->mlp_bias = file.flag("mlp_bias", false);
   model->rope_layers.clear();
   const int64_t interval = file.integer("no_rope_layer_interval", 4);
@@ -260,7 +132,7 @@ void read_smollm3(const Reader& file, ModelConfig* model) {
   if (!slides) model->layer_types.assign(model->layer_types.size(), "full");
 }
 
-void read_gemma(const Reader& file, bool gemma3, ModelConfig* model) {
+void read_gemma(const HfReader& file, bool gemma3, ModelConfig* model) {
   model->norm_unit_offset = true;
   model->norm_placement = "sandwich";
   model->qk_norm = gemma3 ? "head" : "none";
@@ -276,16 +148,84 @@ void read_gemma(const Reader& file, bool gemma3, ModelConfig* model) {
 }
 
 /// A soft-cap that is absent takes the model type's default; null switches it off.
-double soft_cap(const Reader& file, const Json& json, const char* key, double fallback) {
+double soft_cap(const HfReader& file, const Json& json, const char* key, double fallback) {
   return json.contains(key) ? file.number(key, 0) : fallback;
 }
 
-std::string activation(const Reader& file, bool gemma) {
-  const char* const key = gemma ? "hidden_activation" : "hidden_act";
-  const std::string name = file.text(key, gemma ? "gelu_pytorch_tanh" : "silu");
+std::string activation(const HfReader& file, const ModelType& type) {
+  const char* const key = type.keys.activation;
+  const std::string name = key == nullptr ? type.activation : file.text(key, type.activation);
   if (name == "silu" || name == "swish") return "silu";
-  if (name == "gelu_pytorch_tanh") return "gelu_tanh";
-  file.refuse(key, "the supported ones are silu, gelu_pytorch_tanh");
+  if (name == "gelu") return "gelu";
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return "gelu_tanh";
+  file.refuse(key, "the supported ones are silu, gelu, gelu_pytorch_tanh, gelu_new");
+}
+
+void read_phi3(const HfReader& file, ModelConfig* model) {
+  model->sliding_window = file.integer("sliding_window", 0);
+  if (model->sliding_window > 0) model->layer_types = {"sliding"};
+}
+
+double positive(const HfReader& file, const char* key, double fallback) {
+  const double number = file.number(key, fallback);
+  if (!(number > 0)) file.refuse(key, "expected a number above 0");
+  return number;
+}
+
+void read_granite(const HfReader& file, ModelConfig* model) {
+  model->mlp_bias = file.flag("mlp_bias", false);
+  model->embedding_multiplier = positive(file, "embedding_multiplier", 1);
+  model->residual_multiplier = positive(file, "residual_multiplier", 1);
+  model->attn_scale = positive(file, "attention_multiplier", 1);
+  model->logits_multiplier = 1 / positive(file, "logits_scaling", 1);
+}
+
+/// GPT-2 and those after its pattern: LayerNorm, an ungated MLP, a bias everywhere or nowhere.
+void read_plain(bool bias, ModelConfig* model) {
+  model->norm = "layernorm";
+  model->mlp = "plain";
+  model->qkv_bias = model->o_bias = model->mlp_bias = bias;
+}
+
+void read_gpt2(const HfReader& file, ModelConfig* model) {
+  read_plain(true, model);
+  model->position = "learned";
+  model->max_positions = file.integer(file.either("n_positions", "max_position_embeddings"), 1024);
+  if (model->max_positions < 1) file.refuse("n_positions", "expected 1 or more");
+  if (!file.flag("scale_attn_weights", true)) model->attn_scale = 1;
+  if (file.flag("scale_attn_by_inverse_layer_idx", false)) {
+    file.refuse("scale_attn_by_inverse_layer_idx", "only false is supported");
+  }
+}
+
+void read_bloom(const HfReader& file, ModelConfig* model) {
+  read_plain(true, model);
+  model->position = "alibi";
+  model->embedding_norm = true;
+  if (file.flag("apply_residual_connection_post_layernorm", false)) {
+    file.refuse("apply_residual_connection_post_layernorm", "only false is supported");
+  }
+}
+
+void read_falcon(const HfReader& file, ModelConfig* model) {
+  read_plain(file.flag("bias", false), model);
+  if (file.flag("alibi", false)) file.refuse("alibi", "only false is supported in this model type");
+  const bool parallel = file.flag("parallel_attn", true),
+             grouped = file.flag("new_decoder_architecture", false);
+  const int64_t kv_heads = file.integer("num_kv_heads", model->n_heads);
+  if (grouped) {
+    if (!parallel) file.refuse("parallel_attn", "must be true where new_decoder_architecture is");
+    model->n_kv_heads = kv_heads;
+    const int64_t norms = file.integer("num_ln_in_parallel_attn", 2);
+    if (norms != 1 && norms != 2) file.refuse("num_ln_in_parallel_attn", "expected 1 or 2");
+    model->block = norms == 2 ? "parallel" : "parallel_shared_norm";
+    return;
+  }
+  if (parallel) model->block = "parallel_shared_norm";
+  model->n_kv_heads = file.flag("multi_query", true) ? 1 : kv_heads;
+  if (model->n_kv_heads != 1 && kv_heads != model->n_heads) {
+    file.refuse("num_kv_heads", "must equal num_attention_heads where multi_query is false");
+  }
 }
 
 /// A list that says the same of every layer needs to say it once.
@@ -294,56 +234,75 @@ void shorten(std::vector<Item>* list) {
   if (std::equal(list->begin() + 1, list->end(), list->begin())) list->resize(1);
 }
 
-ModelConfig read_model(const Reader& file, const Json& json) {
+void read_sizes(const HfReader& file, const Json& json, const ModelType& type, ModelConfig* model) {
+  const Spelling& keys = type.keys;
+  model->n_layers = file.integer(file.either(keys.layers, kLlama.layers));
+  model->dim = file.integer(file.either(keys.dim, kLlama.dim));
+  model->n_heads = file.integer(file.either(keys.heads, kLlama.heads));
+  model->vocab_size = file.integer("vocab_size");
+  if (model->n_layers < 1 || model->n_layers > 4096) file.refuse(keys.layers, "expected 1 to 4096");
+  if (model->vocab_size < 1) file.refuse("vocab_size", "expected 1 or more");
+  if (model->dim < 1 || model->dim > 1 << 20) file.refuse(keys.dim, "expected 1 to 1048576");
+  if (model->n_heads < 1) file.refuse(keys.heads, "expected 1 or more");
+  const bool four_dim = std::string(keys.layers) == "n_layer";  // the default of GPT-2's pattern
+  model->ffn_dim = keys.ffn == nullptr ? 4 * model->dim
+                   : four_dim          ? file.integer(keys.ffn, 4 * model->dim)
+                                       : file.integer(keys.ffn);
+  if (model->ffn_dim < 1) file.refuse(keys.ffn, "expected 1 or more");
+  model->n_kv_heads =
+      json.contains("num_key_value_heads") ? file.integer("num_key_value_heads", 0) : type.n_kv_heads;
+  model->head_dim = json.contains("head_dim") ? file.integer("head_dim", 0) : type.head_dim;
+}
+
+void read_family(const HfReader& file, const Json& json, const std::string& name, ModelConfig* model) {
+  if (name == "llama") model->mlp_bias = file.flag("mlp_bias", false);
+  if (name == "mistral")
+    read_mistral(file, json.contains("sliding_window") && !file.has("sliding_window"), model);
+  if (name == "qwen2" || name == "qwen3") read_qwen(file, model);
+  if (name == "qwen3") model->qk_norm = "head";
+  if (name == "smollm3") read_smollm3(file, model);
+  if (name.starts_with("gemma")) {
+    read_gemma(file, name == "gemma3_text", model);
+    const bool capped = name == "gemma2";
+    model->attn_softcap = soft_cap(file, json, "attn_logit_softcapping", capped ? 50 : 0);
+    model->final_softcap = soft_cap(file, json, "final_logit_softcapping", capped ? 30 : 0);
+  }
+  if (name == "olmo2") model->norm_placement = "post", model->qk_norm = "all_heads";
+  if (name == "phi3") read_phi3(file, model);
+  if (name == "granite") read_granite(file, model);
+  if (name == "starcoder2") read_plain(file.flag("use_bias", true), model), read_phi3(file, model);
+  if (name == "gpt2") read_gpt2(file, model);
+  if (name == "bloom") read_bloom(file, model);
+  if (name == "falcon") read_falcon(file, model);
+}
+
+HfModel read_model(const HfReader& file, const Json& json) {
   const ModelType& type = model_type(file);
   const std::string name = type.name;
-  const bool gemma = name.starts_with("gemma");
   refuse_unsupported(file);
 
   ModelConfig model;
-  model.n_layers = file.integer("num_hidden_layers");
-  model.dim = file.integer("hidden_size");
-  model.n_heads = file.integer("num_attention_heads");
-  model.ffn_dim = file.integer("intermediate_size");
-  model.vocab_size = file.integer("vocab_size");
-  if (model.n_layers < 1 || model.n_layers > 4096) file.refuse("num_hidden_layers", "expected 1 to 4096");
-  if (model.vocab_size < 1) file.refuse("vocab_size", "expected 1 or more");
-  if (model.ffn_dim < 1) file.refuse("intermediate_size", "expected 1 or more");
-  model.n_kv_heads =
-      json.contains("num_key_value_heads") ? file.integer("num_key_value_heads", 0) : type.n_kv_heads;
-  model.head_dim = json.contains("head_dim") ? file.integer("head_dim", 0) : type.head_dim;
+  read_sizes(file, json, type, &model);
   model.tie_embeddings = file.flag("tie_word_embeddings", type.tied);
-  model.norm_eps = file.number("rms_norm_eps", 1e-6);
-  model.activation = activation(file, gemma);
+  model.norm_eps = file.number(type.keys.norm_eps, type.norm_eps);
+  model.activation = activation(file, type);
   model.init_std = file.number("initializer_range", 0.02);
   model.qkv_bias = name == "qwen2" || (name != "mistral" && file.flag("attention_bias", false));
   model.o_bias = name != "qwen2" && model.qkv_bias;
-
-  if (name == "llama") model.mlp_bias = file.flag("mlp_bias", false);
-  if (name == "mistral")
-    read_mistral(file, json.contains("sliding_window") && !file.has("sliding_window"), &model);
-  if (name == "qwen2" || name == "qwen3") read_qwen(file, &model);
-  if (name == "qwen3") model.qk_norm = "head";
-  if (name == "smollm3") read_smollm3(file, &model);
-  if (gemma) {
-    read_gemma(file, name == "gemma3_text", &model);
-    const bool capped = name == "gemma2";
-    model.attn_softcap = soft_cap(file, json, "attn_logit_softcapping", capped ? 50 : 0);
-    model.final_softcap = soft_cap(file, json, "final_logit_softcapping", capped ? 30 : 0);
-  }
+  read_family(file, json, name, &model);
   if (name == "gemma3_text") {
     read_gemma3_rope(file, type.rope_theta, &model);
-  } else {
-    read_rope(file, rope_object(file), type.rope_theta, &model);
+  } else if (type.rope_theta != 0) {
+    read_rope(file, type.rope_theta, &model);
   }
   shorten(&model.layer_types);
   shorten(&model.rope_layers);
-  return model;
+  return {name, model};
 }
 
 }  // namespace
 
-ModelConfig model_from_hf(Env& env, const std::string& dir) {
+HfModel read_hf_model(Env& env, const std::string& dir) {
   const std::string path = dir + "/config.json";
   Json json;
   try {
@@ -352,12 +311,14 @@ ModelConfig model_from_hf(Env& env, const std::string& dir) {
     fail("{}: not valid JSON at byte {}", path, error.byte);
   }
   if (!json.is_object()) fail("{}: expected a JSON object", path);
-  ModelConfig model = read_model(Reader(path, json), json);
-  const auto problems = shape_problems(model);
+  HfModel model = read_model(HfReader(path, json), json);
+  const auto problems = shape_problems(model.config);
   if (!problems.empty()) fail("{}: an impossible model:\n  {}", path, fmt::join(problems, "\n  "));
-  resolve(&model);
+  resolve(&model.config);
   return model;
 }
+
+ModelConfig model_from_hf(Env& env, const std::string& dir) { return read_hf_model(env, dir).config; }
 
 void apply_from_hf(Config* config) {
   ModelConfig& model = config->model;

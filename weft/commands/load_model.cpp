@@ -28,10 +28,9 @@ LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& che
 }  // namespace
 
 std::unique_ptr<Decoder> load_hf_model(Env& env, const std::string& dir, at::ScalarType dtype) {
-  ModelConfig config = model_from_hf(env, dir);
-  resolve(&config);
-  auto decoder = std::make_unique<Decoder>(config, dtype);
-  load_hf_weights(env, dir, decoder->params());
+  const HfModel model = read_hf_model(env, dir);
+  auto decoder = std::make_unique<Decoder>(model.config, dtype);
+  load_hf_weights(env, dir, HfNames(model), decoder->params());
   return decoder;
 }
 

@@ -4,6 +4,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/safetensors.h"
+#include "weft/checkpoint/hf_weights.h"
 #include "weft/checkpoint/tensor_io.h"
 #include "weft/commands/command.h"
 #include "weft/commands/load_model.h"
@@ -41,8 +42,11 @@ int write_logits(const LogitsOptions& options) {
   const double loss = options.grad ? decoder->forward_backward(batch, normaliser, {}, 0, 0)
                                    : decoder->loss(batch, normaliser, 0);
   results.emplace_back("loss", at::full({1}, loss, results[0].second.options()));
-  if (options.grad)
-    for (const Param* param : decoder->params()) results.emplace_back("grad." + param->name(), param->grad());
+  if (options.grad) {
+    const HfNames names(read_hf_model(env, options.hf_dir));
+    for (auto& [name, grad] : hf_tensors(names, decoder->params(), [](const Param& p) { return p.grad(); }))
+      results.emplace_back("grad." + name, grad);
+  }
 
   std::vector<TensorToWrite> tensors;
   for (auto& [name, tensor] : results) tensors.push_back(tensor_to_write(name, tensor));

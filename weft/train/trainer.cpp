@@ -161,7 +161,8 @@ void Trainer::resume() {
     if (config_.model.from_hf.empty())
       decoder_->initialise(uint64_t(config_.train.seed));
     else
-      load_hf_weights(env_, config_.model.from_hf, decoder_->params());
+      load_hf_weights(env_, config_.model.from_hf, HfNames(read_hf_model(env_, config_.model.from_hf)),
+                      decoder_->params());
     if (average_) average_->start();
     return;
   }
