@@ -86,6 +86,7 @@ TEST_F(Report, HasASectionForAllThatARunLeaves) {
   config.log.run_dir = "runs/one";
   write_run(dir / "one", config, 40, [](auto& line) {
     if (line["step"] == 7) line["skipped"] = "the gradient norm 9.9 is above 5 times its mean";
+    line["global_batch"] = line["step"] < 9 ? 2 : 4, line["weight_decay"] = 0.1;
     if (line["step"].template get<int>() % 20 != 0) return;
     line["valid_loss"] = 1.5, line["baseline"] = 4.25, line["valid_loss_ema"] = 1.25;
     line["valid_loss/books"] = 1.75;
@@ -111,7 +112,8 @@ TEST_F(Report, HasASectionForAllThatARunLeaves) {
   const json data = data_of(page), loss = chart(data, "loss");
   std::vector<std::string> ids;
   for (const auto& each : data["charts"]) ids.push_back(each["id"]);
-  EXPECT_THAT(ids, ElementsAre("loss", "sources", "lr", "grad_norm", "speed", "mfu", "memory"));
+  EXPECT_THAT(ids, ElementsAre("loss", "sources", "lr", "grad_norm", "speed", "mfu", "memory", "weight_decay",
+                               "batch"));
   EXPECT_EQ(loss["series"][0]["style"], "raw");
   EXPECT_EQ(loss["series"][0]["step"].size(), 39u) << "without the skipped step";
   EXPECT_EQ(loss["series"][0]["y"][1], 5.0);
@@ -129,7 +131,8 @@ TEST_F(Report, LeavesOutWhatARunDoesNotHave) {
   write_run(dir / "bare", config, 3);
   const std::string page = page_of({"bare"});
   EXPECT_THAT(page, AllOf(Not(HasSubstr("Where the time goes")), Not(HasSubstr("What the model writes")),
-                          Not(HasSubstr("Bigram baseline")), Not(HasSubstr("id=\"plot-sources\""))));
+                          Not(HasSubstr("Bigram baseline")), Not(HasSubstr("id=\"plot-sources\"")),
+                          Not(HasSubstr("id=\"plot-batch\""))));
   env.remove_all(dir / "bare/config.toml");
   EXPECT_THAT(page_of({"bare"}), Not(HasSubstr("<h2>Config</h2>")));
 }
@@ -146,7 +149,9 @@ TEST_F(Report, LaysRunsOverEachOther) {
   EXPECT_EQ(loss["series"].size(), 6u);
   for (const auto& series : loss["series"]) EXPECT_EQ(series["colour"], series["run"]);
   EXPECT_EQ(loss["levels"].size(), 1u) << "one baseline for all";
-  EXPECT_EQ(chart(data, "grad_norm")["levels"].size(), 3u);
+  const json clips = chart(data, "grad_norm")["levels"];
+  EXPECT_EQ(clips, json::parse(R"([{"name": "clipped above of wide", "value": 1.0, "run": 0},
+                                   {"name": "clipped above of 2 runs", "value": 2.0, "run": -1}])"));
   // 512 is chosen, 256 is the default
   const size_t differ = page.find("Where the runs differ");
   ASSERT_NE(differ, std::string::npos);

@@ -21,9 +21,11 @@ inline void write_config(const std::string& dir, Config config) {
 
 /// A step's line as a trainer writes it; the loss is 10 / step.
 inline nlohmann::ordered_json metrics_line(int64_t step) {
-  return {{"step", step},         {"loss", 10.0 / double(step)}, {"grad_norm", 0.5}, {"lr", 1e-3},
-          {"tokens", 100 * step}, {"tokens_per_s", 50.0},        {"step_s", 2.0},    {"mfu", 0.25},
-          {"rss_mb", 300.0}};
+  return {{"step", step},         {"loss", 10.0 / double(step)},
+          {"grad_norm", 0.5},     {"lr", 1e-3},
+          {"global_batch", 4},    {"tokens", 100 * step},
+          {"tokens_per_s", 50.0}, {"step_s", 2.0},
+          {"mfu", 0.25},          {"rss_mb", 300.0}};
 }
 
 /// A run of `steps` steps; `change` may alter each line.

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -82,6 +84,11 @@ std::vector<ChartSpec> chart_specs(const std::vector<RunRecord>& runs) {
        "What the process holds. A line that keeps rising would be a leak.",
        {{"rss_mb", "memory", "line", 1e-3}},
        true},
+      {"weight_decay",
+       "Weight decay",
+       "How much each update shrinks the weights.",
+       {{"weight_decay", "weight decay", "line"}},
+       true},
       {"batch",
        "Batch size",
        "Sequences that make up one update.",
@@ -132,25 +139,27 @@ void add_series(const RunRecord& run, size_t run_index, const Look& look, const 
   add(line_of(curve, kBuckets), smoothed ? "line" : style);
 }
 
-/// Horizontal lines: values to compare a chart's curves with. One that all runs share belongs to none (-1).
+/// What a chart's curves are compared with in a run; NaN: nothing.
+double level_of(const RunRecord& run, const std::string& chart) {
+  const double clip = std::atof(run.value("optim.clip_norm").c_str());
+  if (chart == "loss") return run.metrics.last("baseline");
+  return chart == "grad_norm" && clip > 0 ? clip : std::nan("");
+}
+
+/// Horizontal lines, one for each value; one of several runs belongs to none of them (-1).
 json levels_json(const std::vector<RunRecord>& runs, const std::string& chart) {
-  std::vector<double> values;
-  for (const auto& run : runs) {
-    const double clip = std::atof(run.value("optim.clip_norm").c_str());
-    const double none = std::nan("");
-    values.push_back(chart == "loss"                    ? run.metrics.last("baseline")
-                     : chart == "grad_norm" && clip > 0 ? clip
-                                                        : none);
-  }
-  const std::string name = chart == "loss" ? "bigram baseline" : "clipped above";
+  std::map<double, std::vector<size_t>> runs_by_value;
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (const double value = level_of(runs[i], chart); std::isfinite(value))
+      runs_by_value[rounded(value)].push_back(i);
   json levels = json::array();
-  const bool shared =
-      std::all_of(values.begin(), values.end(), [&](double v) { return std::abs(v - values[0]) < 1e-9; });
-  for (size_t i = 0; i < (shared ? 1 : runs.size()); ++i)
-    if (std::isfinite(values[i]))
-      levels.push_back({{"name", shared ? name : name + " of " + runs[i].name},
-                        {"value", rounded(values[i])},
-                        {"run", shared ? -1 : int(i)}});
+  for (const auto& [value, which] : runs_by_value) {
+    std::string name = chart == "loss" ? "bigram baseline" : "clipped above";
+    const bool alone = which.size() == 1 && runs.size() > 1;
+    if (alone) name += " of " + runs[which[0]].name;
+    if (!alone && which.size() < runs.size()) name += fmt::format(" of {} runs", which.size());
+    levels.push_back({{"name", name}, {"value", value}, {"run", alone ? int(which[0]) : -1}});
+  }
   return levels;
 }
 
