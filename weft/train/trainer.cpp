@@ -324,9 +324,13 @@ void Trainer::sample_if_due() {
   for (size_t i = 0; i < config_.log.sample_prompts.size(); ++i) {
     const std::string& prompt = config_.log.sample_prompts[i];
     or_warn([&] {
+      const std::vector<int64_t> tokens = prompt_tokens(*tokenizer_, prompt, opens_documents);
+      int64_t length = config_.log.sample_tokens;
+      if (config_.model.position == "learned")  // there are no more
+        length = std::min(length, std::max<int64_t>(1, config_.model.max_positions - int64_t(tokens.size())));
       std::string text;
-      generate_text(*decoder_, *tokenizer_, prompt_tokens(*tokenizer_, prompt, opens_documents),
-                    config_.log.sample_tokens, options, [&](const std::string& piece) { text += piece; });
+      generate_text(*decoder_, *tokenizer_, tokens, length, options,
+                    [&](const std::string& piece) { text += piece; });
       log_->sample(step_, i, prompt, text);
       say(fmt::format("step {}  sample: {}", step_, one_line(prompt + text, 160)));
     });
