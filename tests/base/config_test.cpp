@@ -235,6 +235,20 @@ TEST_F(ConfigTest, ReportsImpossibleShapesWithWhatWouldWork) {
             "demo.toml:3: model.n_heads = 0: expected an integer in [1, 65536]");
 }
 
+TEST_F(ConfigTest, ReportsStepsThatCannotBeProfiled) {
+  for (const char* steps : {"auto", "1", "7-9", "901-1000"})
+    EXPECT_EQ(load(kSome, {"train.steps=1000", fmt::format("log.profile={}", steps)}).log.profile, steps);
+  for (const char* steps : {"soon", "3-", "-3", "3--4", "3-4-5", "3 - 4", "99999999999999999999", "0x3"})
+    EXPECT_THAT(report(kSome, {fmt::format("log.profile={}", steps)}),
+                HasSubstr("expected steps, such as \"10-12\" or \"10\", or \"auto\""));
+  for (const char* steps : {"0", "0-2", "5-4"})
+    EXPECT_THAT(report(kSome, {fmt::format("log.profile={}", steps)}),
+                HasSubstr("expected a first step of at least 1, and a last step from it on"));
+  EXPECT_EQ(report("[train]\nsteps = 8\n[log]\nprofile = '7-9'\n"),
+            "demo.toml:4: log.profile = \"7-9\": the last step is train.steps = 8");
+  EXPECT_THAT(report(kSome, {"train.steps=1000", "log.profile=1-101"}), HasSubstr("at most 100 steps"));
+}
+
 TEST_F(ConfigTest, ReportsAScheduleThatDoesNotFit) {
   EXPECT_EQ(report("[train]\nsteps = 100\n[optim]\nwarmup_steps = 101\n"),
             "demo.toml:4: optim.warmup_steps = 101: the warm-up must end before the schedule does: at most "

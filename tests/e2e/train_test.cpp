@@ -180,6 +180,44 @@ TEST_F(Train, TellsOfBadInputBeforeWorkIsLost) {
   EXPECT_THAT(failing({"model.ffn_dim=100"}, "good"), HasSubstr("mlp.up_proj.weight"));
 }
 
+TEST_F(Train, ProfilesStepsWithoutChangingThem) {
+  const std::string config = small_config();
+  ASSERT_EQ(run_weft(train(config, "plain", {"train.steps=6"}), dir / "log").status, 0);
+  auto arguments = train(config, "profiled", {"train.steps=6"});
+  arguments.insert(arguments.end(), {"--profile", "2-3"});
+  auto result = run_weft(arguments, dir / "log");
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_EQ(curve(dir / "profiled"), curve(dir / "plain"));
+  EXPECT_EQ(final_weights("profiled", 6), final_weights("plain", 6));
+  EXPECT_FALSE(env.exists(dir / "plain/trace.json"));
+
+  EXPECT_THAT(result.output, HasSubstr("where the time of steps 2-3 went:\nop "));
+  EXPECT_THAT(result.output, HasSubstr("the whole trace: " + (dir / "profiled/trace.json")));
+  const auto trace = nlohmann::json::parse(env.read(dir / "profiled/trace.json"));
+  int steps = 0, saves = 0, heads = 0;
+  for (const auto& event : trace.at("traceEvents")) {
+    steps += event.at("name") == "step 2" || event.at("name") == "step 3";
+    saves += event.at("name") == "checkpoint";
+    heads += event.at("name") == "head backward";
+  }
+  EXPECT_EQ(steps, 2);
+  EXPECT_EQ(saves, 2);
+  EXPECT_EQ(heads, 2 * 2) << "micro-batches";
+
+  const auto times = nlohmann::json::parse(env.read(dir / "profiled/op_times.json"));
+  EXPECT_EQ(times.at("steps"), 6);
+  int64_t calls = 0;
+  for (const auto& op : times.at("ops"))
+    if (op.at("op") == "linear" && op.at("pass") == "backward") calls += op.at("calls").get<int64_t>();
+  EXPECT_EQ(calls, 6 * 2 * 2 * 4) << "steps, micro-batches, layers, linears";
+
+  arguments = train(config, "profiled", {"train.steps=8"});
+  arguments.push_back("--profile");
+  EXPECT_THAT(run_weft(arguments, dir / "log").output, HasSubstr("where the time of step 8 went:"));
+  arguments.push_back("4-2");
+  EXPECT_THAT(run_weft(arguments, dir / "log").output, HasSubstr("log.profile=4-2: expected a first step"));
+}
+
 TEST_F(Train, AFullDiskLeavesTheGoodCheckpoint) {
   const std::string config = small_config();
   ASSERT_EQ(run_weft(train(config, "run", {"train.steps=5"}), dir / "log").status, 0)

@@ -61,6 +61,7 @@ struct Probe : Op {
     first = grads[0].defined(), second = grads[1].defined();
     return {(first ? grads[0] * 2 : at::zeros_like(kept_.get())) + (second ? grads[1] * 3 : at::zeros({}))};
   }
+  const char* name() const override { return "probe"; }
   static inline bool was_recording, first, second;
 
  private:
@@ -117,6 +118,7 @@ struct KeepsItsOutput : Op {
     return {y};
   }
   std::vector<at::Tensor> backward(at::TensorList grads) override { return {grads[0] * y_.get()}; }
+  const char* name() const override { return "keeps_its_output"; }
   Saved y_;
 };
 

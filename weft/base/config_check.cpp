@@ -5,6 +5,7 @@
 #include "weft/base/config_schema.h"
 #include "weft/base/error.h"
 #include "weft/base/name_pattern.h"
+#include "weft/base/step_range.h"
 
 namespace weft {
 namespace {
@@ -190,6 +191,24 @@ void check_decay(const OptimConfig& optim, std::vector<Problem>* problems) {
   }
 }
 
+void check_profile(const Config& config, std::vector<Problem>* problems) {
+  constexpr int64_t kMostSteps = 100;  // a trace that a browser can show
+  const std::string& text = config.log.profile;
+  if (text.empty() || text == "auto") return;
+  const std::optional<StepRange> steps = parse_step_range(text);
+  if (!steps) {
+    problems->push_back({{"log.profile"}, "expected steps, such as \"10-12\" or \"10\", or \"auto\""});
+  } else if (steps->first < 1 || steps->first > steps->last) {
+    problems->push_back({{"log.profile"}, "expected a first step of at least 1, and a last step from it on"});
+  } else if (steps->last > config.train.steps) {
+    problems->push_back({{"log.profile", "train.steps"},
+                         fmt::format("the last step is train.steps = {}", config.train.steps)});
+  } else if (steps->last - steps->first >= kMostSteps) {
+    problems->push_back(
+        {{"log.profile"}, fmt::format("at most {} steps: a longer trace is too big to open", kMostSteps)});
+  }
+}
+
 }  // namespace
 
 std::vector<Problem> model_problems(const ModelConfig& model) {
@@ -231,6 +250,7 @@ std::vector<Problem> config_problems(const Config& config) {
     problems.push_back({{"data.valid"}, fmt::format("\"{}\" is listed more than once", path)});
     break;
   }
+  check_profile(config, &problems);
   if (config.log.run_dir.empty()) problems.push_back({{"log.run_dir"}, "expected a directory"});
   return problems;
 }

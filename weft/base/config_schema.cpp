@@ -278,9 +278,8 @@ std::vector<Key> other_keys() {
        CAN_SAMPLE},
       {KEY(log, sample_tokens), between(1, 1 << 20), "tokens", "Length of a sampled text.", CAN_SAMPLE},
       {KEY(log, profile), anything(), "steps",
-       "Steps to trace into run_dir/trace.json, as \"10-12\"; \"auto\": three steps soon after the start; "
-       "\"\": "
-       "none."},
+       "Steps to trace into run_dir/trace.json, as \"10-12\" or \"10\"; \"auto\": three steps soon after the "
+       "start; \"\": none."},
   };
 }
 

@@ -10,6 +10,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/progress.h"
+#include "weft/base/trace.h"
 #include "weft/ops/function.h"
 #include "weft/ops/linear.h"
 
@@ -62,6 +63,7 @@ void Decoder::initialise(uint64_t seed) {
 }
 
 void Decoder::zero_grad() {
+  const Span span(SpanLevel::phase, "zero_grad", SpanKind::optimizer);
   for (const auto& unit : units_) unit->grads().zero_();
 }
 
@@ -102,6 +104,8 @@ void Decoder::check_length(int64_t length) const {
 }
 
 at::Tensor Decoder::embed(const PassContext& context) const {
+  const Span span(SpanLevel::block, "embedding", {.pass = Pass::forward});
+  const KindScope scope(SpanKind::embedding);
   const MicroBatch& batch = context.batch;
   at::Tensor x = embedding(batch.tokens, *embedding_, model_.embedding_multiplier);
   if (positions_) {
@@ -119,6 +123,13 @@ at::Tensor Decoder::head_input(const at::Tensor& x) const {
   return model_.logits_multiplier == 1 ? normed : normed * model_.logits_multiplier;
 }
 
+CrossEntropyOutput Decoder::head_loss(const at::Tensor& x, const MicroBatch& batch, double normaliser,
+                                      const CrossEntropyOptions& options) const {
+  const Span span(SpanLevel::block, "head", {.pass = Pass::forward});
+  const KindScope scope(SpanKind::head);
+  return cross_entropy(head_input(x), *head_, batch.labels, normaliser, options);
+}
+
 double Decoder::forward_backward(const MicroBatch& batch, double normaliser, CrossEntropyOptions loss,
                                  uint64_t seed, int64_t step) {
   loss.softcap = model_.final_softcap;
@@ -133,18 +144,23 @@ double Decoder::forward_backward(const MicroBatch& batch, double normaliser, Cro
     outputs.push_back(layer->forward(inputs.back(), pass));
   }
   const at::Tensor last = leaf(outputs.back());
-  const CrossEntropyOutput head = cross_entropy(head_input(last), *head_, batch.labels, normaliser, loss);
+  const CrossEntropyOutput head = head_loss(last, batch, normaliser, loss);
 
-  backward(head.total, at::ones_like(head.total));
+  const auto backward_block = [](const char* name, int64_t index, const at::Tensor& output,
+                                 const at::Tensor& output_grad) {
+    const Span span(SpanLevel::block, name, {.pass = Pass::backward, .index = index});
+    backward(output, output_grad);
+  };
+  backward_block("head", -1, head.total, at::ones_like(head.total));
   at::Tensor grad = last.grad();
   const size_t first = first_trainable_unit();
   while (!outputs.empty() && outputs.size() >= first) {  // the last layer's unit is outputs.size()
-    backward(outputs.back(), grad);
+    backward_block("layer", int64_t(outputs.size()) - 1, outputs.back(), grad);
     grad = inputs.back().grad();
     outputs.pop_back();  // frees the block's graph
     inputs.pop_back();
   }
-  if (first == 0) backward(embedded, grad);
+  if (first == 0) backward_block("embedding", -1, embedded, grad);
   return head.loss.item<double>();
 }
 
@@ -157,8 +173,7 @@ at::Tensor Decoder::run(const PassContext& pass) const {
 double Decoder::loss(const MicroBatch& batch, double normaliser, int64_t chunk) {
   at::NoGradGuard no_grad;
   const CrossEntropyOptions options{.softcap = model_.final_softcap, .chunk = chunk};
-  return cross_entropy(head_input(run(context(batch))), *head_, batch.labels, normaliser, options)
-      .loss.item<double>();
+  return head_loss(run(context(batch)), batch, normaliser, options).loss.item<double>();
 }
 
 at::Tensor Decoder::logits(const MicroBatch& batch) {

@@ -65,6 +65,8 @@ class Decoder {
   PassContext context(const MicroBatch& batch) const;
   at::Tensor embed(const PassContext& context) const;
   at::Tensor head_input(const at::Tensor& x) const;  // what the output projection takes: normed, scaled
+  CrossEntropyOutput head_loss(const at::Tensor& x, const MicroBatch& batch, double normaliser,
+                               const CrossEntropyOptions& options) const;
   at::Tensor run(const PassContext& context) const;  // embedding and layers, no gradients
 
   ModelConfig model_;

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "weft/base/trace.h"
 #include "weft/ops/linear.h"
 
 namespace weft {
@@ -58,6 +59,7 @@ Norm::Norm(const ModelConfig& model, ParamUnit& unit, const std::string& name)
 }
 
 NormOutput Norm::forward(const at::Tensor& x, const at::Tensor& residual) const {
+  const KindScope scope(SpanKind::norm);
   return bias_ ? layer_norm(x, *gain_, *bias_, options_, residual) : rms_norm(x, *gain_, options_, residual);
 }
 
@@ -120,6 +122,7 @@ Attention::Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit)
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const PassContext& context) const {
+  const KindScope scope(SpanKind::attention);
   const int64_t rotated = options_.n_heads + options_.n_kv_heads;
   at::Tensor qkv = qkv_.forward(x).view({x.size(0), -1, head_dim_});
   if (q_norm_) qkv = qk_norm(qkv, options_.n_heads, options_.n_kv_heads, *q_norm_, *k_norm_, norm_options_);
@@ -148,6 +151,7 @@ Mlp::Mlp(const ModelConfig& model, int64_t layer, ParamUnit& unit)
                         residual_std(model))) {}
 
 at::Tensor Mlp::forward(const at::Tensor& x) const {
+  const KindScope scope(SpanKind::mlp);
   const at::Tensor up = up_.forward(x);
   return down_.forward(gated_ ? gated(up, activation_) : activate(up, activation_));
 }
@@ -182,6 +186,7 @@ at::Tensor DecoderLayer::branch(const at::Tensor& out, const std::optional<Norm>
 }
 
 at::Tensor DecoderLayer::forward(const at::Tensor& x, const PassContext& context) const {
+  const Span span(SpanLevel::block, "layer", {.pass = Pass::forward, .index = layer_});
   const at::Tensor input = input_norm_ ? input_norm_->forward(x) : x;
   const at::Tensor a =
       branch(attention_.forward(input, context), post_attention_norm_, "attention_output", context);

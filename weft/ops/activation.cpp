@@ -36,6 +36,9 @@ class Gated : public Op {
     return {d};
   }
 
+  const char* name() const override { return f_ == Activation::silu ? "swiglu" : "geglu"; }
+  double kept_bytes() const override { return gate_up_.nbytes(); }
+
  private:
   static std::pair<at::Tensor, at::Tensor> halves(const at::Tensor& x) {
     const int64_t half = x.size(1) / 2;
@@ -58,6 +61,9 @@ class Activate : public Op {
   std::vector<at::Tensor> backward(at::TensorList grads) override {
     return {derivative_times(grads[0], x_.get(), f_)};
   }
+
+  const char* name() const override { return f_ == Activation::silu ? "silu" : "gelu"; }
+  double kept_bytes() const override { return x_.nbytes(); }
 
  private:
   Activation f_;

@@ -138,6 +138,20 @@ class Attention : public Op {
 
   size_t differentiable_outputs(size_t) const override { return 1; }  // not the log-sum-exp
 
+  const char* name() const override { return "attention"; }
+  double kept_bytes() const override { return qkv_.nbytes() + out_.nbytes() + lse_.nbytes(); }
+
+  // Whole blocks of scores, the masked ones among them. Forward: q k' and p v. Backward: q k' again, and the
+  // gradients of p, v, q and k.
+  Work work(Pass pass, at::TensorList taken, at::TensorList given) const override {
+    double scores = 0;
+    for_each_block(spans_, options_,
+                   [&](const Block& b) { scores += double(b.queries()) * double(b.keys()); });
+    const at::Tensor& out = pass == Pass::forward ? given[0] : taken[0];  // [tokens, n_heads * head_dim]
+    const double product = 2.0 * scores * double(out.size(1));
+    return {(pass == Pass::forward ? 2 : 5) * product, Op::work(pass, taken, given).bytes};
+  }
+
  private:
   // qkv -> its q, k and v heads, as views.
   std::array<at::Tensor, 3> parts(const at::Tensor& qkv) const {

@@ -45,6 +45,18 @@ class CrossEntropy : public Op {
 
   size_t differentiable_outputs(size_t) const override { return 1; }  // not the reported loss
 
+  const char* name() const override { return "cross_entropy"; }
+
+  // Forward makes the logits and, if recording, the gradients; backward hands out what is there.
+  Work work(Pass pass, at::TensorList taken, at::TensorList given) const override {
+    if (pass == Pass::backward) return {};
+    const bool adds_gradient = recording && head_.trainable();
+    const double products = 1.0 + recording + adds_gradient, passes = 1.0 + 2 * adds_gradient;
+    return {products * 2 * double(taken[0].size(0)) * double(head_.numel()),
+            Op::work(pass, taken, given).bytes + double(labels_.nbytes()) + dh_.nbytes() +
+                passes * double(head_.weight().nbytes())};
+  }
+
  private:
   // Adds the chunk's sums of losses and of squared log-sum-exps; writes its dh and adds to the head's
   // gradient.

@@ -18,6 +18,7 @@ class DropoutOp : public Op {
 
   std::vector<at::Tensor> forward(at::TensorList inputs) override { return {masked(inputs[0])}; }
   std::vector<at::Tensor> backward(at::TensorList grads) override { return {masked(grads[0])}; }
+  const char* name() const override { return "dropout"; }
 
  private:
   at::Tensor masked(const at::Tensor& x) const {

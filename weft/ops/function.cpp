@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -21,12 +22,39 @@ struct OpHolder : torch::CustomClassHolder {
   size_t n_inputs;
 };
 
+// "[512, 256] [512]"
+std::string shapes_of(at::TensorList tensors) {
+  std::string text;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    text += fmt::format("{}[{}]", text.empty() ? "" : " ", fmt::join(tensor.sizes().vec(), ", "));
+  }
+  return text;
+}
+
+template <class Run>
+variable_list in_span(const Op& op, Pass pass, at::TensorList taken, const Run& run) {
+  Span span(SpanLevel::op, op.name(), op.kind, {.pass = pass});
+  variable_list given = run();
+  span.did(op.work(pass, taken, given));
+  if (Trace::global().keeps_events()) span.note_shapes(shapes_of(taken));
+  return given;
+}
+
+variable_list run_forward(Op& op, at::TensorList inputs) {
+  return in_span(op, Pass::forward, inputs, [&] { return op.forward(inputs); });
+}
+
+variable_list run_backward(Op& op, const variable_list& grads) {
+  return in_span(op, Pass::backward, grads, [&] { return op.backward(grads); });
+}
+
 struct OpFunction : torch::autograd::Function<OpFunction> {
   static variable_list forward(AutogradContext* context, at::TensorList inputs, const at::Tensor& /*anchor*/,
                                std::shared_ptr<Op> op) {
     context->saved_data["op"] = c10::IValue::make_capsule(c10::make_intrusive<OpHolder>(op, inputs.size()));
     context->set_materialize_grads(false);
-    variable_list outputs = op->forward(inputs);
+    variable_list outputs = run_forward(*op, inputs);
     const auto plain = outputs.begin() + std::ptrdiff_t(op->differentiable_outputs(outputs.size()));
     context->mark_non_differentiable({plain, outputs.end()});
     return outputs;
@@ -39,7 +67,7 @@ struct OpFunction : torch::autograd::Function<OpFunction> {
     WEFT_ASSERT(op != nullptr, "an op's backward ran twice");
     at::NoGradGuard no_grad;
     const bool any = std::any_of(grads.begin(), grads.end(), [](const at::Tensor& g) { return g.defined(); });
-    variable_list result = any ? op->backward(grads) : variable_list(holder.n_inputs);
+    variable_list result = any ? run_backward(*op, grads) : variable_list(holder.n_inputs);
     result.emplace_back();  // anchor
     result.emplace_back();  // op
     return result;
@@ -61,6 +89,7 @@ class ParamTensor : public Op {
     if (grads[0].defined() && param_.trainable()) param_.grad().add_(grads[0]);
     return {};
   }
+  const char* name() const override { return "as_tensor"; }
 
  private:
   Param& param_;
@@ -68,9 +97,20 @@ class ParamTensor : public Op {
 
 }  // namespace
 
+Work Op::work(Pass pass, at::TensorList taken, at::TensorList given) const {
+  return {0, bytes_of(taken) + bytes_of(given) + (pass == Pass::backward ? kept_bytes() : 0)};
+}
+
+double bytes_of(at::TensorList tensors) {
+  double bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += tensor.defined() ? double(tensor.nbytes()) : 0;
+  return bytes;
+}
+
 std::vector<at::Tensor> apply(std::shared_ptr<Op> op, at::TensorList inputs) {
   op->recording = at::GradMode::is_enabled();
-  if (!op->recording) return op->forward(inputs);
+  op->kind = current_kind();
+  if (!op->recording) return run_forward(*op, inputs);
   return OpFunction::apply(inputs, anchor(), std::move(op));
 }
 

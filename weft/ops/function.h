@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "weft/base/trace.h"
 #include "weft/param/param.h"
 
 namespace weft {
@@ -19,6 +20,7 @@ class Saved {
   Saved() = default;
   explicit Saved(const at::Tensor& tensor) : tensor_(tensor.detach()) {}
   const at::Tensor& get() const { return tensor_; }
+  double nbytes() const { return tensor_.defined() ? double(tensor_.nbytes()) : 0; }
 
  private:
   at::Tensor tensor_;
@@ -37,12 +39,25 @@ class Op {
   /// to report).
   virtual size_t differentiable_outputs(size_t outputs) const { return outputs; }
 
-  bool recording = false;  // set by apply() before forward: will a backward follow?
+  /// The field's term for it; of static storage.
+  virtual const char* name() const = 0;
+  /// What one pass did, called right after it with what the pass took and gave (undefined tensors count
+  /// nothing). By default no FLOPs, and the bytes of both and of what is kept for backward.
+  virtual Work work(Pass pass, at::TensorList taken, at::TensorList given) const;
+  /// Bytes of the activations that backward reads.
+  virtual double kept_bytes() const { return 0; }
+
+  // Set by apply() before forward.
+  bool recording = false;           // will a backward follow?
+  SpanKind kind = SpanKind::other;  // whom the time of both passes counts for
 };
 
 /// Runs the op. With grad mode off nothing is kept. Inputs must be defined; outputs carry gradients even if
 /// no input does, since the weights behind the op need theirs.
 std::vector<at::Tensor> apply(std::shared_ptr<Op> op, at::TensorList inputs);
+
+/// The defined tensors' sizes, summed.
+double bytes_of(at::TensorList tensors);
 
 /// Starts a backward pass at `output` with gradient `grad`; gradients arrive in the leaves' .grad() and in
 /// the params.

@@ -30,6 +30,21 @@ class Linear : public Op {
     return {at::mm(dy, fused_weight(weights_))};
   }
 
+  const char* name() const override { return "linear"; }
+  double kept_bytes() const override { return x_.nbytes(); }
+
+  // Forward is one product with the weight. Backward is two, of which one adds to the gradients of the
+  // trainable weights.
+  Work work(Pass pass, at::TensorList taken, at::TensorList given) const override {
+    double weights = 0, gradients = 0;  // elements
+    for (const Param* param : weights_) {
+      weights += double(param->numel());
+      if (pass == Pass::backward && param->trainable()) gradients += double(param->numel());
+    }
+    return {2 * double(taken[0].size(0)) * (weights + gradients),
+            Op::work(pass, taken, given).bytes + double(taken[0].element_size()) * (weights + 2 * gradients)};
+  }
+
  private:
   // Calls add(gradient, the columns of dy that belong to it): once for all params, or for each that is
   // trainable.
@@ -77,6 +92,15 @@ class Embedding : public Op {
   std::vector<at::Tensor> backward(at::TensorList grads) override {
     if (table_.trainable()) add_rows(table_.grad(), ids_.get(), grads[0].contiguous(), multiplier_);
     return {at::Tensor()};
+  }
+
+  const char* name() const override { return "embedding"; }
+  double kept_bytes() const override { return ids_.nbytes(); }
+
+  // Forward reads the rows, backward reads and writes those of the gradient.
+  Work work(Pass pass, at::TensorList taken, at::TensorList given) const override {
+    const double rows = pass == Pass::forward ? bytes_of(given) : 2 * bytes_of(taken);
+    return {0, Op::work(pass, taken, given).bytes + rows};
   }
 
  private:

@@ -53,6 +53,9 @@ class Norm : public Op {
     return {dx, dx};
   }
 
+  const char* name() const override { return bias_ ? "layer_norm" : "rms_norm"; }
+  double kept_bytes() const override { return sum_.nbytes(); }
+
  private:
   at::Tensor centred(const at::Tensor& x) const { return bias_ ? x - row_mean(x) : x; }
 
@@ -93,6 +96,9 @@ class QkNorm : public Op {
     k_part(d).copy_(norm_backward(k_part(d), k_part(qkv_.get()), k_gain_, options_));
     return {d};
   }
+
+  const char* name() const override { return "qk_norm"; }
+  double kept_bytes() const override { return qkv_.nbytes(); }
 
  private:
   // [tokens, vectors, size of the gain]: a vector is a head, or all of them. A view where qkv is contiguous.

@@ -81,6 +81,11 @@ class Rope : public Op {
   // A rotation's transpose turns the other way.
   std::vector<at::Tensor> backward(at::TensorList grads) override { return {turned(grads[0], -sin_)}; }
 
+  const char* name() const override { return "rope"; }
+  Work work(Pass pass, at::TensorList taken, at::TensorList given) const override {
+    return {0, Op::work(pass, taken, given).bytes + bytes_of({cos_, sin_})};
+  }
+
  private:
   at::Tensor turned(const at::Tensor& x, const at::Tensor& sin) const {
     at::Tensor out = at::empty(x.sizes(), x.options());

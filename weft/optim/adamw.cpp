@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "weft/base/trace.h"
+
 namespace weft {
 
 AdamW::AdamW(const OptimConfig& optim, const std::vector<std::unique_ptr<ParamUnit>>& units) : optim_(optim) {
@@ -22,11 +24,15 @@ AdamW::AdamW(const OptimConfig& optim, const std::vector<std::unique_ptr<ParamUn
 }
 
 void AdamW::step(const Update& update) {
+  Span span(SpanLevel::phase, "adamw", SpanKind::optimizer);
   const at::Tensor step_number = at::scalar_tensor(double(update.t), at::kFloat);
+  double bytes = 0;
   for (UnitState& state : states_) {
     at::Tensor& grads = state.unit->grads();
     if (update.gradient_scale != 1) grads.mul_(update.gradient_scale);
     for (const UnitState::Run& run : state.runs) {
+      // Reads weights, gradients and both moments; writes all but the gradients.
+      bytes += 7.0 * double(run.numel) * double(grads.element_size());
       const auto part = [&](const at::Tensor& x) {
         return std::vector<at::Tensor>{x.narrow(0, run.begin, run.numel)};
       };
@@ -37,6 +43,7 @@ void AdamW::step(const Update& update) {
                         /*maximize=*/false);
     }
   }
+  span.did({.flops = 0, .bytes = bytes});
 }
 
 const AdamW::UnitState& AdamW::state_of(const Param& param) const {
@@ -48,11 +55,14 @@ at::Tensor AdamW::exp_avg(const Param& param) const { return param.view_of(state
 at::Tensor AdamW::exp_avg_sq(const Param& param) const { return param.view_of(state_of(param).exp_avg_sq); }
 
 double gradient_norm(const std::vector<std::unique_ptr<ParamUnit>>& units) {
-  double sum = 0;
+  Span span(SpanLevel::phase, "gradient_norm", SpanKind::optimizer);
+  double sum = 0, bytes = 0;
   for (const auto& unit : units) {
+    bytes += double(unit->grads().nbytes());
     const double norm = at::linalg_vector_norm(unit->grads(), 2, {}, false, at::kDouble).item<double>();
     sum += norm * norm;
   }
+  span.did({.flops = 0, .bytes = bytes});
   return std::sqrt(sum);
 }
 

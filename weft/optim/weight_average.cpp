@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "weft/base/trace.h"
+
 namespace weft {
 
 WeightAverage::WeightAverage(double decay, const std::vector<std::unique_ptr<ParamUnit>>& units)
@@ -17,6 +19,7 @@ void WeightAverage::start() {
 }
 
 void WeightAverage::update() {
+  const Span span(SpanLevel::phase, "weight_average", SpanKind::optimizer);
   // lerp adds a multiple of the difference, so the average of weights that never change keeps their bits.
   for (UnitAverage& of_unit : averages_) of_unit.average.lerp_(of_unit.unit->weights(), 1 - decay_);
 }

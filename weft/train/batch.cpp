@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include "weft/base/trace.h"
+
 namespace weft {
 namespace {
 
@@ -35,6 +37,7 @@ MicroBatch make_micro_batch(const SampleSource& source, int64_t first, int64_t c
 
 std::vector<MicroBatch> make_micro_batches(const SampleSource& source, int64_t first, int64_t count,
                                            const BatchOptions& options) {
+  const Span span(SpanLevel::phase, "read_batch", SpanKind::data);
   std::vector<MicroBatch> batches;
   for (int64_t done = 0; done < count; done += options.micro_batch)
     batches.push_back(make_micro_batch(source, first + done, std::min(options.micro_batch, count - done),

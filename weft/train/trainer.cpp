@@ -13,13 +13,16 @@
 
 #include "weft/base/batch_ramp.h"
 #include "weft/base/error.h"
+#include "weft/base/trace.h"
 #include "weft/checkpoint/hf_weights.h"
 #include "weft/data/bigram.h"
 #include "weft/ops/cross_entropy.h"
 #include "weft/optim/schedule.h"
 #include "weft/optim/update_rule.h"
 #include "weft/report/loss_plot.h"
+#include "weft/report/profile.h"
 #include "weft/report/report.h"
+#include "weft/report/trace_file.h"
 #include "weft/train/flops.h"
 #include "weft/train/generate_text.h"
 #include "weft/train/process.h"
@@ -181,12 +184,14 @@ void Trainer::warn_of_changes(const std::string& saved_config) {
   const auto saved = toml_values(saved_config);
   const std::map<std::string, std::string> before(saved.begin(), saved.end());
   for (const auto& [key, value] : toml_values(to_toml(config_)))
-    if (const auto old = before.find(key); old != before.end() && old->second != value)
+    if (const auto old = before.find(key);
+        old != before.end() && old->second != value && key != "log.profile")
       warn(fmt::format("the checkpoint was made with {} = {}; the run goes on with {}", key, old->second,
                        value));
 }
 
 void Trainer::save() {
+  const Span span(SpanLevel::phase, "checkpoint", SpanKind::checkpoint);
   const nlohmann::json state = {{"updates", updates_},
                                 {"samples", samples_},
                                 {"tokens", tokens_},
@@ -255,6 +260,7 @@ void Trainer::handle_bad_step(const StepResult& result) {
 }
 
 void Trainer::report(const StepResult& result, double seconds, const std::optional<Evaluation>& evaluation) {
+  const Span span(SpanLevel::phase, "log");
   const int64_t step_tokens = result.sequences * config_.train.seq_len;
   const double rate = double(step_tokens) / seconds, mfu = rate * flops_per_token_ / peak_flops_;
   nlohmann::ordered_json line = {{"step", step_},
@@ -305,6 +311,7 @@ std::optional<Evaluation> Trainer::evaluate_if_due() {
   const int64_t eval_every = config_.train.eval_every;
   const bool due = step_ == config_.train.steps || (eval_every > 0 && step_ % eval_every == 0);
   if (!evaluator_->has_data() || !due) return std::nullopt;
+  const Span span(SpanLevel::phase, "evaluation", SpanKind::evaluation);
   const Evaluation evaluation = evaluator_->evaluate(*decoder_, average_.get());
   early_stop_.enter(step_, evaluation.loss);
   std::string text = fmt::format("step {}  {}", step_, to_string(evaluation));
@@ -318,6 +325,7 @@ void Trainer::sample_if_due() {
   const int64_t every = config_.log.sample_every;
   const bool last = step_ == config_.train.steps || early_stop_.due();
   if (!tokenizer_ || !(last || (every > 0 && step_ % every == 0))) return;
+  const Span span(SpanLevel::phase, "sampling", SpanKind::sampling);
   // The same draws at every step: texts differ only by what the model has learnt.
   const SamplingOptions options{.temperature = 0.7, .top_p = 0.9, .seed = uint64_t(config_.train.seed)};
   const bool opens_documents = batch_options_.separator >= 0;
@@ -350,23 +358,42 @@ Trainer::StepResult Trainer::train_step_or_save() {
   }
 }
 
+bool Trainer::iterate() {
+  const Span span(SpanLevel::phase, "step", {.index = step_ + 1});
+  const auto begin = std::chrono::steady_clock::now();
+  const StepResult result = train_step_or_save();
+  ++step_;
+  samples_ += result.sequences;
+  tokens_ += result.sequences * config_.train.seq_len;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::optional<Evaluation> evaluation = evaluate_if_due();
+  report(result, seconds, evaluation);
+  sample_if_due();
+  const int64_t save_every = config_.checkpoint.save_every;
+  if (save_every > 0 && step_ % save_every == 0) or_warn([&] { save(); });
+  return evaluation || step_ == saved_step_;
+}
+
 bool Trainer::run() {
   if (step_ >= config_.train.steps)
     say(fmt::format("step {} of {} is done already", step_, config_.train.steps));
+  Trace::global().restart();
+  Profile profile(env_, config_, step_, peak_flops_, [this](const std::string& text) { say(text); });
+  const int64_t first = step_;
+  const auto write_op_times = [&] {
+    const std::string text = op_times_json(step_ - first, Trace::global().totals());
+    or_warn([&] { write_file_atomically(env_, config_.log.run_dir + "/op_times.json", text); });
+  };
   while (step_ < config_.train.steps && !early_stop_.due() && !stop_requested()) {
-    const auto begin = std::chrono::steady_clock::now();
-    const StepResult result = train_step_or_save();
-    ++step_;
-    samples_ += result.sequences;
-    tokens_ += result.sequences * config_.train.seq_len;
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    report(result, seconds, evaluate_if_due());
-    sample_if_due();
-    const int64_t save_every = config_.checkpoint.save_every;
-    if (save_every > 0 && step_ % save_every == 0) or_warn([&] { save(); });
+    profile.before_step(step_ + 1);
+    const bool evaluated_or_saved = iterate();
+    or_warn([&] { profile.after_step(step_); });
+    if (evaluated_or_saved) write_op_times();
   }
   const bool done = step_ >= config_.train.steps;
   if (step_ > saved_step_ && (!done || config_.checkpoint.save_final)) save();
+  or_warn([&] { profile.finish(step_); });
+  if (step_ > first) write_op_times();
   status_.finish();
   if (!done && early_stop_.due())
     say(fmt::format("stopped early after step {}: {} (train.early_stop_patience)", step_,

@@ -47,6 +47,7 @@ class Trainer {
   void resume();
   StepResult train_step();
   StepResult train_step_or_save();  // an Error must not lose the steps since the last checkpoint
+  bool iterate();                   // a step and what is due after it; did it evaluate or save?
   std::optional<Evaluation> evaluate_if_due();
   void sample_if_due();  // lets the model continue log.sample_prompts
   void warn(const std::string& text);
