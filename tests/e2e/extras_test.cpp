@@ -127,7 +127,7 @@ TEST_F(Extras, AnEarlyStopIsAnOrderlyEnd) {
   EXPECT_THAT(whole.output, HasSubstr("stopped early after step 15"));
   EXPECT_THAT(whole.output, Not(HasSubstr("the same command continues")));
   EXPECT_EQ(env.list(dir / "whole/checkpoints"), std::vector<std::string>{"step-00000015"});
-  EXPECT_TRUE(env.exists(dir / "whole/loss.html"));
+  EXPECT_TRUE(env.exists(dir / "whole/report.html"));
   const auto again = train_with("whole", sets);
   EXPECT_EQ(again.status, 0);
   EXPECT_THAT(again.output, HasSubstr("stopped early after step 15"));
