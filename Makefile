@@ -5,7 +5,7 @@ BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: help setup build test demo format tidy clean
+.PHONY: help setup build test fuzz demo format tidy clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -28,6 +28,9 @@ test: $(BUILD)/build.ninja  ## build everything and run every test
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@ctest --preset $(PRESET)
 
+fuzz:  ## fuzz the parsers, FUZZ_SECONDS=60 each (PARSERS="config tokenizer": only these)
+	@JOBS=$(JOBS) scripts/fuzz $(PARSERS)
+
 demo: build  ## train a small model on real text and let it write
 	@scripts/demo
 
@@ -39,4 +42,4 @@ tidy:  ## run clang-tidy over what needs no torch
 	  clang-tidy --quiet {} -- -std=c++20 -I. '-DWEFT_VERSION=""'
 
 clean:  ## remove what was built (.deps and runs stay)
-	@rm -rf build build-debug build-asan
+	@rm -rf build build-debug build-asan build-fuzz

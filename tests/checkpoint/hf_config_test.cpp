@@ -364,7 +364,8 @@ TEST_F(HfConfigTest, RefusesWhatItCannotHonour) {
   EXPECT_EQ(
       refusal("llama", {{"num_key_value_heads", 3}}),
       "config.json: an impossible model:\n  n_kv_heads = 3: must divide n_heads = 4: 1, 2 or 4 would work");
-  EXPECT_EQ(refusal("{\"model_type\": "), "config.json: not valid JSON at byte 16");
+  EXPECT_THAT(refusal("{\"model_type\": "), HasSubstr("config.json: not valid JSON: "));
+  EXPECT_THAT(refusal(R"({"rms_norm_eps": 1e400})"), HasSubstr("config.json: not valid JSON: "));
   EXPECT_EQ(refusal("[]"), "config.json: expected a JSON object");
   std::filesystem::remove(dir_ / "config.json");
   EXPECT_THROW(model_from_hf(Env::system(), dir_.string()), Error);
@@ -395,8 +396,7 @@ TEST_F(HfConfigTest, ArbitraryBytesAreRefusedOrReadButNeverCrash) {
     }
   }
   const std::string deep(200000, '[');
-  EXPECT_THAT(refusal("{\"model_type\": " + deep + std::string(deep.size(), ']') + "}"),
-              HasSubstr("model_type = [...]"));
+  EXPECT_THAT(refusal("{\"model_type\": " + deep + std::string(deep.size(), ']') + "}"), HasSubstr("nested"));
 }
 
 TEST_F(HfConfigTest, ApplyKeepsWhatBelongsToTraining) {

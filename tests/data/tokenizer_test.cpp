@@ -256,6 +256,9 @@ TEST(TokenizerJsonTest, RefusesWhatItCannotHonour) {
       {"/model/merges/3", Json::array({"a", "日"}), {"merge 3", "日"}},
       {"/added_tokens/0/lstrip", true, {"added_tokens[0].lstrip"}},
       {"/added_tokens/0/id", 12, {"<|endoftext|>", "12"}},
+      {"/added_tokens/0",
+       {{"id", mini_json().at("/model/vocab/Ġt"_json_pointer)}, {"content", "Ġt"}},
+       {"added token \"Ġt\"", "other bytes"}},
       {"/added_tokens/0/content", "", {"added_tokens[0].content"}},
       {"/added_tokens", 3, {"added_tokens", "array"}},
   };

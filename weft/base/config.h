@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "weft/base/env.h"
+
 namespace weft {
 
 /// [model]: one decoder; a published variant is a set of values, never a subclass.
@@ -176,7 +178,7 @@ struct Config {
 /// nearest key. Warnings (settings without effect, …) are appended to `warnings`.
 /// Derived defaults (head_dim, ffn_dim, …) are NOT yet filled in: see resolve().
 Config load_config(const std::string& path, const std::vector<std::string>& overrides,
-                   std::vector<std::string>* warnings);
+                   std::vector<std::string>* warnings, Env& env = Env::system());
 
 /// Fills in what 0 or "" leaves to be derived inside the config (n_kv_heads, head_dim, ffn_dim, attn_scale,
 /// decay_steps, …). Idempotent. vocab_size = 0 stays: the tokenizer tells it.

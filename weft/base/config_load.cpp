@@ -11,7 +11,6 @@
 
 #include "weft/base/config.h"
 #include "weft/base/config_schema.h"
-#include "weft/base/env.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 #include "weft/base/text.h"
@@ -123,7 +122,7 @@ std::optional<toml::table> parse_override(const Value& target, const std::string
 
 class Loader {
  public:
-  void read_file(const std::string& path);
+  void read_file(Env& env, const std::string& path);
   void override_with(const std::string& text);
   Config finish(std::vector<std::string>* warnings);
 
@@ -186,9 +185,9 @@ std::string unknown_section(const std::string& section) {
   return fmt::format("unknown section [{}]; the sections are {}", section, fmt::join(section_names(), ", "));
 }
 
-void Loader::read_file(const std::string& path) {
+void Loader::read_file(Env& env, const std::string& path) {
   path_ = path;
-  const std::string text = Env::system().read(path);
+  const std::string text = env.read(path);
   if (trimmed(text).empty()) {
     fail("{}: the file is empty; `weft config --docs` lists what can stand in it", path);
   }
@@ -326,9 +325,9 @@ Config Loader::finish(std::vector<std::string>* warnings) {
 }  // namespace
 
 Config load_config(const std::string& path, const std::vector<std::string>& overrides,
-                   std::vector<std::string>* warnings) {
+                   std::vector<std::string>* warnings, Env& env) {
   Loader loader;
-  loader.read_file(path);
+  loader.read_file(env, path);
   for (const auto& text : overrides) loader.override_with(text);
   return loader.finish(warnings);
 }

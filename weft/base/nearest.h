@@ -35,8 +35,10 @@ inline std::string nearest(std::string_view word, const std::vector<std::string>
   std::string best;
   size_t best_distance = SIZE_MAX;
   for (const auto& candidate : candidates) {
+    const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
+    const size_t allowed = std::max<size_t>(1, longer / 3);
+    if (longer - shorter > allowed) continue;  // the distance is at least this
     const size_t distance = edit_distance(word, candidate);
-    const size_t allowed = std::max<size_t>(1, std::max(word.size(), candidate.size()) / 3);
     if (distance <= allowed && distance < best_distance) {
       best = candidate;
       best_distance = distance;

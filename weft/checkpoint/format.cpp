@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "weft/base/json.h"
+
 namespace weft {
 
 using nlohmann::json;
@@ -14,6 +16,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GlobalTensor, dtype, shape)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Box, kind, name, begin, end)
 
 namespace {
+
+/// Throws Error if a number in `value`, where integers belong, is none: the library would cast it.
+void refuse_fractions(const json& value, const std::string& path) {
+  if (value.is_number_float()) fail("{}: {} where an integer belongs", path, value.dump());
+  if (value.is_structured())
+    for (const json& item : value) refuse_fractions(item, path);
+}
 
 /// What follows `body` in index.json: every byte of it is fixed by the body, so any change shows.
 std::string index_tail(std::string_view body) {
@@ -56,8 +65,9 @@ Checkpoint parse_index(const std::string& text, const std::string& dir) {
   if (!text.ends_with(index_tail(body)))
     fail("{}: its last line does not hold the checksum of the rest: the file is damaged", path);
   Checkpoint checkpoint;
+  json index = parse_json(text, path);
   try {
-    json index = json::parse(text);
+    for (const char* key : {"version", "step", "files", "tensors"}) refuse_fractions(index.at(key), path);
     const int64_t version = index.at("version").get<int64_t>();
     if (version > kCheckpointVersion)
       throw NewerFormat(
@@ -94,10 +104,13 @@ std::string name_in_file(const Box& box, const std::vector<int64_t>& shape) {
 std::string boxes_text(const std::map<std::string, Box>& boxes) { return json(boxes).dump(); }
 
 std::map<std::string, Box> parse_boxes(const std::string& text, const std::string& path) {
+  const std::string where = fmt::format("{}: \"{}\" in the metadata", path, kBoxesKey);
+  const json boxes = parse_json(text, where);
+  refuse_fractions(boxes, where);
   try {
-    return json::parse(text).get<std::map<std::string, Box>>();
+    return boxes.get<std::map<std::string, Box>>();
   } catch (const json::exception& error) {
-    fail("{}: bad \"{}\" in the metadata: {}", path, kBoxesKey, error.what());
+    fail("{}: {}", where, error.what());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/base/json.h"
 #include "weft/checkpoint/hf_rope.h"
 
 namespace weft {
@@ -304,12 +305,7 @@ HfModel read_model(const HfReader& file, const Json& json) {
 
 HfModel read_hf_model(Env& env, const std::string& dir) {
   const std::string path = dir + "/config.json";
-  Json json;
-  try {
-    json = Json::parse(env.read(path));
-  } catch (const Json::parse_error& error) {
-    fail("{}: not valid JSON at byte {}", path, error.byte);
-  }
+  const Json json = parse_json(env.read(path), path);
   if (!json.is_object()) fail("{}: expected a JSON object", path);
   HfModel model = read_model(HfReader(path, json), json);
   const auto problems = shape_problems(model.config);
@@ -320,10 +316,10 @@ HfModel read_hf_model(Env& env, const std::string& dir) {
 
 ModelConfig model_from_hf(Env& env, const std::string& dir) { return read_hf_model(env, dir).config; }
 
-void apply_from_hf(Config* config) {
+void apply_from_hf(Config* config, Env& env) {
   ModelConfig& model = config->model;
   if (model.from_hf.empty()) return;
-  ModelConfig shape = model_from_hf(Env::system(), model.from_hf);
+  ModelConfig shape = model_from_hf(env, model.from_hf);
   shape.from_hf = model.from_hf;
   shape.init_std = model.init_std;
   shape.dropout = model.dropout;

@@ -23,6 +23,6 @@ ModelConfig model_from_hf(Env& env, const std::string& dir);
 
 /// If model.from_hf is set, replaces the shape by the folder's; init_std and the dropouts stay. Call it
 /// before resolve().
-void apply_from_hf(Config* config);
+void apply_from_hf(Config* config, Env& env = Env::system());
 
 }  // namespace weft

@@ -47,6 +47,11 @@ void Tokenizer::add_vocab(const TokenizerSpec& spec, const std::string& where) {
       fail("{}: added token \"{}\" has id {}, but {} in the vocabulary", where, token.content, token.id,
            known->second);
     }
+    const bool in_vocab = spec.vocab.contains(token.content);
+    if (in_vocab && from_byte_level(token.content).value_or(token.content) != token.content) {
+      fail("{}: added token \"{}\" is also a token of the vocabulary, where it stands for other bytes", where,
+           token.content);
+    }
   }
   // A lying id must not make us allocate: real vocabularies have few holes.
   const int64_t limit = 2 * int64_t(ids_.size());

@@ -1,7 +1,6 @@
 // Reading tokenizer.json: every key either has the meaning that Tokenizer implements, or is refused.
-#include <nlohmann/json.hpp>
-
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/data/byte_level.h"
 #include "weft/data/tokenizer.h"
 
@@ -12,9 +11,7 @@ using Json = nlohmann::json;
 
 class Reader {
  public:
-  Reader(std::string_view json, const std::string& where) : where_(where) {
-    root_ = Json::parse(json, nullptr, false);
-    if (root_.is_discarded()) fail("{}: not valid JSON: is this a tokenizer.json?", where_);
+  Reader(std::string_view json, const std::string& where) : where_(where), root_(parse_json(json, where)) {
     if (!root_.is_object())
       fail("{}: not a tokenizer.json: expected an object with model, added_tokens, …", where_);
   }

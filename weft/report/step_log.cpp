@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "weft/base/json.h"
+
 namespace weft {
 namespace {
 
@@ -16,7 +18,12 @@ std::vector<nlohmann::ordered_json> read_step_log(Env& env, const std::string& p
   if (!env.exists(path)) return lines;
   std::istringstream file(env.read(path));
   for (std::string text; std::getline(file, text);) {
-    auto line = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+    nlohmann::ordered_json line;
+    try {
+      line = parse_json<nlohmann::ordered_json>(text, path);
+    } catch (const Error&) {
+      continue;
+    }
     if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) continue;
     if (line["step"].get<int64_t>() <= last_step) lines.push_back(std::move(line));
   }
