@@ -41,9 +41,9 @@ struct ConfigRow {
 std::vector<ConfigRow> config_rows(const std::vector<RunRecord>& runs) {
   std::vector<ConfigRow> rows;
   for (const auto& run : runs)
-    for (const auto& [key, value] : run.config)
-      if (std::none_of(rows.begin(), rows.end(), [&](const auto& row) { return row.key == key; }))
-        rows.push_back({key, {}});
+    for (const auto& [name, value] : run.config)
+      if (std::none_of(rows.begin(), rows.end(), [&key = name](const auto& row) { return row.key == key; }))
+        rows.push_back({name, {}});
   for (auto& row : rows)
     for (const auto& run : runs) {
       row.values.push_back(run.value(row.key));
