@@ -1,6 +1,7 @@
 // An Env whose files live in memory: a map from path to contents, without directories of their own.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,7 +29,9 @@ class MemoryEnv : public Env {
     return std::make_unique<Mapped>(existing(path));
   }
   std::string read(const std::string& path) override { return existing(path); }
-  bool exists(const std::string& path) override { return files_.count(path) > 0; }
+  bool exists(const std::string& path) override {
+    return std::ranges::any_of(files_, [&](const auto& file) { return is_within(file.first, path); });
+  }
   std::vector<std::string> list(const std::string& dir) override {
     std::vector<std::string> names;
     for (const auto& [path, contents] : files_)
@@ -42,8 +45,7 @@ class MemoryEnv : public Env {
     files_.erase(from);
   }
   void remove_all(const std::string& path) override {
-    std::erase_if(files_,
-                  [&](const auto& file) { return file.first == path || file.first.starts_with(path + "/"); });
+    std::erase_if(files_, [&](const auto& file) { return is_within(file.first, path); });
   }
   void sync_dir(const std::string&) override {}
 
@@ -73,6 +75,10 @@ class MemoryEnv : public Env {
    private:
     std::vector<std::byte> bytes_;
   };
+
+  static bool is_within(const std::string& path, const std::string& dir) {
+    return path == dir || path.starts_with(dir + "/");
+  }
 
   std::string& existing(const std::string& path) {
     const auto found = files_.find(path);

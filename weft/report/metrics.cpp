@@ -11,11 +11,13 @@
 namespace weft {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr int64_t kMaxStep = int64_t(1) << 53;  // plots hold steps as doubles
+constexpr double kMaxNumber = 1e100;            // beyond it the arithmetic of plots would overflow
 
 void Metrics::add(const nlohmann::ordered_json& line) {
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) return;
   const auto at = line["step"].get<int64_t>();
-  if (!step.empty() && at <= step.back()) return;
+  if (at < 0 || at > kMaxStep || (!step.empty() && at <= step.back())) return;
   step.push_back(at);
   const bool skips = line.contains("skipped") && line["skipped"].is_string();
   if (skips) skipped.emplace_back(at, line["skipped"].get<std::string>());
@@ -23,7 +25,8 @@ void Metrics::add(const nlohmann::ordered_json& line) {
     if (!value.is_number() || key == "step" || (skips && (key == "loss" || key == "grad_norm"))) continue;
     std::vector<double>& column = columns[key];
     column.resize(step.size() - 1, kNone);
-    column.push_back(value.get<double>());
+    const auto number = value.get<double>();
+    column.push_back(std::abs(number) < kMaxNumber ? number : kNone);
   }
   for (auto& [key, column] : columns) column.resize(step.size(), kNone);
   const double seconds = columns.contains("step_s") ? columns["step_s"].back() : 0;

@@ -18,7 +18,7 @@ struct Metrics {
   std::vector<int64_t> step;  // ascending
   std::vector<double> hours;  // sum of step_s
   /// Each key's numbers, as long as `step`; NaN where a line has none. The loss and the gradient norm of a
-  /// skipped step are left out.
+  /// skipped step are left out, and so is what no plot could show: numbers from 1e100 on, steps beyond 2^53.
   std::map<std::string, std::vector<double>> columns;
   std::vector<std::pair<int64_t, std::string>> skipped;  // step, reason
 

@@ -53,10 +53,10 @@ std::string problem_of(Env& env, const std::string& dir) {
 }
 
 /// The keys that were chosen: unknown, so none, for a config of another version.
-std::set<std::string> chosen_in(const std::string& path) {
+std::set<std::string> chosen_in(Env& env, const std::string& path) {
   try {
     std::vector<std::string> warnings;
-    Config config = load_config(path, {}, &warnings);
+    Config config = load_config(path, {}, &warnings, env);
     resolve(&config);
     const auto keys = chosen_keys(config);
     return {keys.begin(), keys.end()};
@@ -91,7 +91,7 @@ RunRecord read_run(Env& env, const std::string& dir) {
   run.samples = read_samples(env, dir);
   if (const std::string path = dir + "/config.toml"; env.exists(path)) {
     run.config = toml_values(env.read(path));
-    run.chosen = chosen_in(path);
+    run.chosen = chosen_in(env, path);
   }
   if (const std::string path = dir + "/op_times.json"; env.exists(path))
     run.op_times = read_op_times(env, path);

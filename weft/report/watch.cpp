@@ -34,7 +34,7 @@ std::optional<TrainConfig> plan_of(Env& env, const std::string& dir) {
   if (!env.exists(path)) return {};
   try {
     std::vector<std::string> warnings;
-    return load_config(path, {}, &warnings).train;
+    return load_config(path, {}, &warnings, env).train;
   } catch (const Error&) {
     return {};  // written by another version
   }
@@ -159,7 +159,7 @@ double RunWatch::seconds_left() const {
   double seconds_per_token = 0;
   for (size_t i = rates.size() - recent; i < rates.size(); ++i)
     seconds_per_token += 1 / rates[i].second / double(recent);
-  const auto samples = int64_t(metrics.last("tokens")) / plan_->seq_len;
+  const auto samples = int64_t(std::clamp(metrics.last("tokens"), 0.0, 1e18)) / plan_->seq_len;
   const int64_t steps_left = std::max<int64_t>(0, steps() - metrics.step.back());
   const uint64_t end = samples_after(*plan_, samples, steps_left);  // the batch may grow
   return seconds_per_token * double(end - uint64_t(samples)) * double(plan_->seq_len);
