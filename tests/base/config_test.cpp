@@ -189,6 +189,10 @@ TEST_F(ConfigTest, ReportsWhatIsNotToml) {
   EXPECT_THAT(report("[model\ndim = 3\n"), HasSubstr("demo.toml:1: not valid TOML: "));
   EXPECT_THAT(report("[model]\ndim = 99999999999999999999\n"), HasSubstr("demo.toml:2: not valid TOML: "));
   EXPECT_THAT(report(" \n"), HasSubstr("demo.toml: the file is empty"));
+  std::string deep = "a";
+  for (int i = 0; i < 400000; ++i) deep += ".a";
+  EXPECT_THAT(report("[model]\n" + deep + " = 1\n"), HasSubstr("demo.toml: more than 10000 dots"));
+  EXPECT_THAT(report(kSome, {"model.dim={" + deep + " = 1}"}), HasSubstr("expected an integer"));
   std::vector<std::string> warnings;
   EXPECT_THROW(load_config("absent.toml", {}, &warnings), Error);
   EXPECT_THROW(load_config(".", {}, &warnings), Error);

@@ -95,9 +95,17 @@ bool read_value(const toml::node& node, std::vector<Item>* out) {
   return array == nullptr ? add(node) : std::all_of(array->begin(), array->end(), add);
 }
 
+/// toml++ recurses over the parts of a dotted key, however many: only with few dots is the stack safe.
+constexpr std::ptrdiff_t kMaxDots = 10000;
+
+bool has_too_many_dots(const std::string& text) {
+  return std::count(text.begin(), text.end(), '.') > kMaxDots;
+}
+
 /// The value of an override as a TOML document `v = ...`; words may come without their quotes.
 std::optional<toml::table> parse_override(const Value& target, const std::string& text) {
   const auto parse = [](const std::string& value) -> std::optional<toml::table> {
+    if (has_too_many_dots(value)) return std::nullopt;
     try {
       auto table = toml::parse("v = " + value);
       if (table.size() == 1) return table;  // a line break could smuggle in more
@@ -191,6 +199,7 @@ void Loader::read_file(Env& env, const std::string& path) {
   if (trimmed(text).empty()) {
     fail("{}: the file is empty; `weft config --docs` lists what can stand in it", path);
   }
+  if (has_too_many_dots(text)) fail("{}: more than {} dots: no config needs so many", path, kMaxDots);
   toml::table document;
   try {
     document = toml::parse(text, path);
