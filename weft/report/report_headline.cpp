@@ -1,6 +1,8 @@
 // The report's first lines: what each run came to.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -65,9 +67,18 @@ Fact baseline(const Metrics& metrics) {
   return {"Bigram baseline", fmt::format("{:.4f}", value), note};
 }
 
+/// None if the run's config does not tell, or is damaged.
+std::optional<int64_t> planned_steps(const RunRecord& run) {
+  const std::string text = run.value("train.steps");
+  const char* const end = text.data() + text.size();
+  int64_t steps = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, steps);
+  return error == std::errc() && stop == end ? std::optional(steps) : std::nullopt;
+}
+
 Fact steps(const RunRecord& run) {
-  const std::string planned = run.value("train.steps");
-  std::string note = planned.empty() ? "" : "of " + with_commas(std::stoll(planned));
+  const auto planned = planned_steps(run);
+  std::string note = planned ? "of " + with_commas(*planned) : "";
   if (!run.metrics.skipped.empty())
     note += fmt::format("{}{} skipped", note.empty() ? "" : ", ",
                         with_commas(int64_t(run.metrics.skipped.size())));
