@@ -17,6 +17,8 @@ TEST(NamePattern, FindsAMatchAnywhere) {
   EXPECT_FALSE(pattern.matches("model.layers.10.mlp.up_proj.weight"));
   EXPECT_THAT(error_of([] { NamePattern("(a"); }), StartsWith("not a regular expression: "));
   EXPECT_EQ(error_of([] { NamePattern(std::string(1001, 'a')); }), "longer than 1000 characters");
+  EXPECT_EQ(error_of([] { NamePattern("a{9999999999}"); }), "a number of more than 9 digits");
+  EXPECT_THAT(error_of([] { NamePattern("a{999999999}"); }), StartsWith("not a regular expression: "));
 }
 
 TEST(LrMultiplier, IsARegexAndANumber) {

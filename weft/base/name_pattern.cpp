@@ -1,5 +1,6 @@
 #include "weft/base/name_pattern.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "weft/base/error.h"
@@ -8,8 +9,18 @@
 namespace weft {
 namespace {
 
+/// std::regex does not look whether the numbers in \1 and {1,2} fit an integer.
+bool has_long_number(const std::string& text) {
+  int digits = 0;
+  return std::any_of(text.begin(), text.end(), [&](char c) {
+    digits = '0' <= c && c <= '9' ? digits + 1 : 0;
+    return digits > 9;
+  });
+}
+
 std::regex compile(const std::string& text) {
   if (text.size() > 1000) fail("longer than 1000 characters");  // std::regex recurses over its pattern
+  if (has_long_number(text)) fail("a number of more than 9 digits");
   try {
     return std::regex(text);
   } catch (const std::regex_error& error) {
