@@ -447,6 +447,10 @@ TEST_F(ConfigTest, TrainingNeedsDataAndAVocabulary) {
   config.data.train = {"corpus"};
   config.data.tokenizer = "tokenizer.json";
   EXPECT_NO_THROW(check_for_training(config));
+  config.model.position = "learned", config.model.max_positions = 7, config.train.seq_len = 8;
+  EXPECT_THROW(check_for_training(config), Error);
+  config.train.seq_len = 7;
+  EXPECT_NO_THROW(check_for_training(config));
 }
 
 TEST(Explain, TellsWhatAKeyIs) {

@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 ModelConfig fixture(const std::string& name) {
-  return model_from_hf(Env::system(), fmt::format("{}/{}", WEFT_FIXTURES, name));
+  return read_hf_model(Env::system(), fmt::format("{}/{}", WEFT_FIXTURES, name)).config;
 }
 
 class HfConfigTest : public ::testing::Test {
@@ -35,7 +35,7 @@ class HfConfigTest : public ::testing::Test {
 
   ModelConfig read(const std::string& text) {
     std::ofstream(dir_ / "config.json", std::ios::binary) << text;
-    return model_from_hf(Env::system(), dir_.string());
+    return read_hf_model(Env::system(), dir_.string()).config;
   }
 
   /// A small model of one type, with `changes` merged over it (null there stays null).
@@ -368,7 +368,7 @@ TEST_F(HfConfigTest, RefusesWhatItCannotHonour) {
   EXPECT_THAT(refusal(R"({"rms_norm_eps": 1e400})"), HasSubstr("config.json: not valid JSON: "));
   EXPECT_EQ(refusal("[]"), "config.json: expected a JSON object");
   std::filesystem::remove(dir_ / "config.json");
-  EXPECT_THROW(model_from_hf(Env::system(), dir_.string()), Error);
+  EXPECT_THROW(read_hf_model(Env::system(), dir_.string()), Error);
 }
 
 TEST_F(HfConfigTest, ArbitraryBytesAreRefusedOrReadButNeverCrash) {

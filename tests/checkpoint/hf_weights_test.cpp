@@ -39,7 +39,7 @@ class HfWeights : public testing::Test {
     unit->allocate();
     error = "no error";
     try {
-      load_hf_weights(env, dir.path(), HfNames(), all);
+      load_hf_weights(env, dir.path(), HfNames({"llama", {}}), all);
     } catch (const Error& caught) {
       error = caught.what();
     }
@@ -170,7 +170,7 @@ TEST_F(HfWeights, ReadsWhatTransformersWrote) {
   for (const auto& [name, info] : file.header().tensors)
     params.push_back(&unit->add({name, info.shape, {}, {}}));
   unit->allocate();
-  load_hf_weights(env, folder, HfNames(), params);
+  load_hf_weights(env, folder, HfNames({"llama", {}}), params);
   for (const Param* param : params)
     EXPECT_TRUE(at::equal(param->weight(), read_tensor(file, param->name()).to(at::kDouble)))
         << param->name();

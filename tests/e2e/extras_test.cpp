@@ -114,13 +114,14 @@ TEST_F(Extras, AnEarlyStopIsAnOrderlyEnd) {
   auto cut_short = sets;
   cut_short.insert(cut_short.end(), {"train.steps=7", "checkpoint.save_final=true", "optim.decay_steps=40"});
   ASSERT_EQ(train_with("run", cut_short).status, 0) << env.read(dir / "log");
-  const auto result = train_with("run", sets);  // counts on from the evaluation of the end, step 7
+  const auto result = train_with("run", sets);  // the evaluation of the end, step 7, does not count
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(
       result.output,
-      HasSubstr("stopped early after step 10: no better validation loss in 2 evaluations; the best was"));
+      HasSubstr("stopped early after step 15: no better validation loss in 2 evaluations; the best was"));
   EXPECT_THAT(result.output, HasSubstr("after step 5 "));
-  EXPECT_EQ(metrics(dir / "run").size(), 10u);
+  EXPECT_EQ(metrics(dir / "run").size(), 15u);
+  EXPECT_TRUE(metrics(dir / "run").back().contains("early_stop"));
 
   const auto whole = train_with("whole", sets);
   EXPECT_EQ(whole.status, 0);

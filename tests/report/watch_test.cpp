@@ -78,7 +78,7 @@ TEST_F(Watch, ShowsWhereTheRunIs) {
     EXPECT_THAT(text, HasSubstr("running, 16 min 00 s left")) << "60 steps of 16 * 50 tokens, 50 a second";
     EXPECT_THAT(text, HasSubstr(" step 40 of 100, 40%"));
     EXPECT_THAT(text, HasSubstr("validation        1.5000"));
-    EXPECT_THAT(text, HasSubstr("best 1.2500 at step 20"));
+    EXPECT_THAT(text, HasSubstr("best validation loss 1.2500, at step 20"));
     EXPECT_THAT(text, HasSubstr("written at step 40:\nOnce upon a [2J time\n"));
     EXPECT_THAT(text, AllOf(HasSubstr("⠒⠒ training"), HasSubstr("● validation"), Not(HasSubstr("\x1b"))));
     EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 24) << "it fits the screen";
@@ -90,6 +90,24 @@ TEST_F(Watch, ShowsWhereTheRunIs) {
   StepLog log(Env::system(), metrics_path(dir / "run"), 40);
   for (int64_t step = 41; step <= 100; ++step) log.append(metrics_line(step));
   EXPECT_THAT(frame(), AllOf(HasSubstr("finished"), HasSubstr("step 100 of 100")));
+  EXPECT_EQ(watch.state(), RunState::kFinished);
+}
+
+// Texts are sampled after their step's metrics are written.
+TEST_F(Watch, SeesATextThatComesAfterTheMetrics) {
+  write_run(dir / "run", config, 3);
+  EXPECT_THAT(frame(), Not(HasSubstr("written at step")));
+  write_sample(dir / "run", 3, "Once", " upon a time");
+  EXPECT_TRUE(watch.poll());
+  EXPECT_FALSE(watch.poll());
+  EXPECT_THAT(frame(), HasSubstr("written at step 3:\nOnce upon a time"));
+}
+
+TEST_F(Watch, AnEarlyStopIsTheEnd) {
+  write_run(dir / "run", config, 3, [](auto& line) {
+    if (line["step"] == 3) line["early_stop"] = "no better validation loss";
+  });
+  watch.poll();
   EXPECT_EQ(watch.state(), RunState::kFinished);
 }
 

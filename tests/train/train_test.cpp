@@ -58,11 +58,14 @@ TEST(StepGuard, CatchesWhatIsNotFiniteAndSpikes) {
   const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
   EXPECT_EQ(guard.check(nan, 1), "the loss is nan");
   EXPECT_EQ(guard.check(1, inf), "the gradient norm is inf");
+  guard.skipped(), guard.skipped();
   EXPECT_EQ(guard.consecutive_bad(), 2);
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(guard.check(1, 2), "");
+  for (int i = 0; i < 20; ++i) guard.applied(2);
   EXPECT_EQ(guard.consecutive_bad(), 0);
   EXPECT_EQ(guard.check(1, 9.9), "");
+  guard.applied(9.9);
   const std::string spike = guard.check(1, 100);
+  guard.skipped();
   EXPECT_THAT(spike, testing::HasSubstr("above 5 times its mean"));
 
   StepGuard resumed(train);
@@ -74,11 +77,14 @@ TEST(StepGuard, CatchesWhatIsNotFiniteAndSpikes) {
 
 TEST(StepGuard, JudgesNoSpikesWhenOffOrTooEarly) {
   StepGuard off{TrainConfig{}};
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(off.check(1, std::pow(10, i % 5)), "");
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(off.check(1, std::pow(10, i % 5)), "");
+    off.applied(std::pow(10, i % 5));
+  }
   TrainConfig train;
   train.spike_factor = 2;
   StepGuard early(train);
-  EXPECT_EQ(early.check(1, 1), "");
+  early.applied(1);
   EXPECT_EQ(early.check(1, 1000), "");
 }
 

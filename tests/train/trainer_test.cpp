@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "weft/base/error.h"
 #include "weft/base/philox.h"
 #include "weft/base/safetensors.h"
 #include "weft/optim/schedule.h"
@@ -205,6 +206,28 @@ TEST_F(TrainerTest, ASkippedStepMovesNeitherWeightsNorAverage) {
   }
   EXPECT_GT(skipped, 0);
   EXPECT_GT(applied, 20);
+}
+
+// A token outside the vocabulary turns up in the validation data: the steps so far are saved and in the
+// metrics.
+TEST_F(TrainerTest, AnErrorWhileEvaluatingLosesNoStep) {
+  Config config = this->config();
+  config.train.eval_every = 4;
+  const auto write = [&](const std::string& name, int32_t last) {
+    IndexedDatasetWriter writer(dir_ / name, 40, env);
+    std::vector<int32_t> ids(100, 3);
+    ids.back() = last;
+    writer.append(ids);
+    writer.end_document();
+    writer.finish();
+    return std::vector<std::string>{dir_ / name};
+  };
+  config.data.format = "indexed", config.data.document_mask = false;
+  config.data.train = write("train", 5), config.data.valid = write("valid", 17);
+  config.train.eval_sequences = 0;
+  EXPECT_THROW(Trainer(config, env).run(), Error);
+  EXPECT_EQ(checkpoint(4).state.at("updates"), 4);
+  EXPECT_EQ(read_step_log(env, metrics_path(config.log.run_dir)).size(), 4u);
 }
 
 TEST_F(TrainerTest, TakesUpACheckpointOfOtherExtras) {

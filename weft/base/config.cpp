@@ -45,6 +45,12 @@ void resolve(Config* config) {
   }
 }
 
+bool is_sliding(const ModelConfig& model, int64_t layer) {
+  return model.layer_types[static_cast<size_t>(layer) % model.layer_types.size()] == "sliding";
+}
+
+bool has_sliding(const ModelConfig& model) { return std::ranges::count(model.layer_types, "sliding") > 0; }
+
 std::string to_toml(const Config& config) {
   Config copy = config;
   std::string text, section;

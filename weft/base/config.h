@@ -28,14 +28,13 @@ struct ModelConfig {
 
   std::string norm = "rmsnorm";  // rmsnorm | layernorm (with a bias)
   double norm_eps = 1e-5;
-  bool norm_unit_offset = false;  // gain is 1 + w (Gemma)
-  std::string norm_placement =
-      "pre";  // pre | post (OLMo-2: of each sub-layer's output) | sandwich (Gemma: both)
-  std::string block = "sequential";  // sequential | parallel | parallel_shared_norm (Falcon)
-  bool embedding_norm = false;       // a norm right after the embedding (BLOOM)
-  std::string qk_norm = "none";      // none | head (Qwen3, Gemma3) | all_heads (OLMo-2): norm of q and k
-  std::string mlp = "gated";         // gated | plain
-  std::string activation = "silu";   // silu | gelu | gelu_tanh
+  bool norm_unit_offset = false;       // gain is 1 + w (Gemma)
+  std::string norm_placement = "pre";  // pre | post (OLMo-2: of the output) | sandwich (Gemma: both)
+  std::string block = "sequential";    // sequential | parallel | parallel_shared_norm (Falcon)
+  bool embedding_norm = false;         // a norm right after the embedding (BLOOM)
+  std::string qk_norm = "none";        // none | head (Qwen3, Gemma3) | all_heads (OLMo-2): norm of q and k
+  std::string mlp = "gated";           // gated | plain
+  std::string activation = "silu";     // silu | gelu | gelu_tanh
 
   bool qkv_bias = false;
   bool o_bias = false;
@@ -59,15 +58,14 @@ struct ModelConfig {
   std::string rope_scaling = "none";  // none | linear | dynamic | llama3 | yarn | longrope
   double rope_factor = 1;
   int64_t rope_original_seq_len = 0;
-  double rope_low_freq_factor = 1;   // llama3
-  double rope_high_freq_factor = 4;  // llama3
-  double rope_beta_fast = 32;        // yarn
-  double rope_beta_slow = 1;         // yarn
-  double rope_attention_factor = 0;  // yarn, longrope; 0: see attention_factor() in config.cpp
-  bool rope_truncate = true;         // yarn: round the correction range to whole dims
-  std::vector<double>
-      rope_short_factors;  // longrope: each frequency's stretch, documents up to the original length
-  std::vector<double> rope_long_factors;  // longrope: the same beyond it
+  double rope_low_freq_factor = 1;         // llama3
+  double rope_high_freq_factor = 4;        // llama3
+  double rope_beta_fast = 32;              // yarn
+  double rope_beta_slow = 1;               // yarn
+  double rope_attention_factor = 0;        // yarn, longrope; 0: see attention_factor() in config.cpp
+  bool rope_truncate = true;               // yarn: round the correction range to whole dims
+  std::vector<double> rope_short_factors;  // longrope: each frequency's stretch up to the original length
+  std::vector<double> rope_long_factors;   // longrope: the same beyond it
 
   double init_std = 0.02;
   double dropout = 0;            // of the embedding and of each sub-layer's output
@@ -184,6 +182,9 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
 /// decay_steps, …). Idempotent. vocab_size = 0 stays: the tokenizer tells it.
 void resolve(ModelConfig* model);
 void resolve(Config* config);
+
+bool is_sliding(const ModelConfig& model, int64_t layer);
+bool has_sliding(const ModelConfig& model);
 
 /// Every way in which a model's shape is impossible (empty: fine), for configs from any source.
 std::vector<std::string> shape_problems(const ModelConfig& model);

@@ -10,10 +10,6 @@
 namespace weft {
 namespace {
 
-bool contains(const std::vector<std::string>& words, const char* word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 bool contains_zero(const std::vector<double>& numbers) {
   return std::find(numbers.begin(), numbers.end(), 0.0) != numbers.end();
 }
@@ -87,6 +83,9 @@ void check_longrope(const ModelConfig& model, int64_t frequencies, std::vector<P
 }
 
 void check_rope(const ModelConfig& model, std::vector<Problem>* problems) {
+  if (model.rope_theta_sliding > 0 && model.rope_theta_sliding <= 1) {
+    problems->push_back({{"model.rope_theta_sliding"}, "expected 0 (as the other layers) or more than 1"});
+  }
   const int64_t head_dim = model.head_dim > 0 ? model.head_dim : model.dim / model.n_heads;
   if (model.rope_dim % 2 != 0 || model.rope_dim > head_dim) {
     problems->push_back({{"model.rope_dim", "model.head_dim"},
@@ -163,31 +162,33 @@ void check_schedule(const Config& config, std::vector<Problem>* problems) {
   }
 }
 
-void check_param_rules(const OptimConfig& optim, std::vector<Problem>* problems) {
-  const auto check = [&](const char* key, const std::vector<std::string>& texts, const auto& parse) {
-    for (const std::string& text : texts) {
-      try {
-        parse(text);
-      } catch (const Error& error) {
-        problems->push_back({{key}, fmt::format("\"{}\": {}", text, error.what())});
-      }
-    }
-  };
-  check("optim.lr_multipliers", optim.lr_multipliers, parse_lr_multiplier);
-  check("optim.freeze", optim.freeze, [](const std::string& text) { NamePattern{text}; });
+/// What `parse` says against a text; "" if nothing.
+template <class Parse>
+std::string complaint(const Parse& parse, const std::string& text) {
+  try {
+    parse(text);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
-void check_decay(const OptimConfig& optim, std::vector<Problem>* problems) {
+void check_param_rules(const OptimConfig& optim, std::vector<Problem>* problems) {
+  const auto pattern = [](const std::string& text) { NamePattern{text}; };
+  const auto check_list = [&](const char* key, const std::vector<std::string>& texts, const auto& parse) {
+    for (const std::string& text : texts) {
+      const std::string wrong = complaint(parse, text);
+      if (!wrong.empty()) problems->push_back({{key}, fmt::format("\"{}\": {}", text, wrong)});
+    }
+  };
+  check_list("optim.lr_multipliers", optim.lr_multipliers, parse_lr_multiplier);
+  check_list("optim.freeze", optim.freeze, pattern);
   if (optim.decay != "regex") return;
   if (optim.decay_regex.empty()) {
     problems->push_back({{"optim.decay_regex", "optim.decay"},
                          "decay = \"regex\" needs a regular expression, such as \"proj\""});
-    return;
-  }
-  try {
-    NamePattern{optim.decay_regex};
-  } catch (const Error& error) {
-    problems->push_back({{"optim.decay_regex"}, error.what()});
+  } else if (const std::string wrong = complaint(pattern, optim.decay_regex); !wrong.empty()) {
+    problems->push_back({{"optim.decay_regex"}, wrong});
   }
 }
 
@@ -214,7 +215,7 @@ void check_profile(const Config& config, std::vector<Problem>* problems) {
 std::vector<Problem> model_problems(const ModelConfig& model) {
   std::vector<Problem> problems;
   check_heads(model, &problems);
-  if (contains(model.layer_types, "sliding") && model.sliding_window == 0) {
+  if (has_sliding(model) && model.sliding_window == 0) {
     problems.push_back({{"model.sliding_window", "model.layer_types"},
                         "layer_types contains \"sliding\", so this must be 1 or more"});
   }
@@ -235,15 +236,9 @@ std::vector<Problem> config_problems(const Config& config) {
   }
   check_batch_size(train, &problems);
   check_schedule(config, &problems);
-  check_decay(config.optim, &problems);
   check_param_rules(config.optim, &problems);
   if (config.data.format == "tensor" && config.data.train.size() > 1) {
     problems.push_back({{"data.train"}, "format = \"tensor\" reads one safetensors file"});
-  }
-  if (config.model.position == "learned" && config.model.max_positions > 0 &&
-      config.model.max_positions < train.seq_len) {
-    problems.push_back({{"model.max_positions", "train.seq_len"},
-                        fmt::format("must be at least train.seq_len = {}", train.seq_len)});
   }
   for (const std::string& path : config.data.valid) {
     if (std::count(config.data.valid.begin(), config.data.valid.end(), path) == 1) continue;
@@ -284,6 +279,12 @@ void check_for_training(const Config& config) {
   }
   if (config.data.format == "tensor" && config.model.vocab_size == 0 && config.model.from_hf.empty()) {
     problems.push_back("model.vocab_size is 0: data.format = \"tensor\" needs it");
+  }
+  if (config.model.position == "learned" && config.model.max_positions < config.train.seq_len) {
+    problems.push_back(
+        fmt::format("train.seq_len = {}, but the model has learned positions for {} tokens only "
+                    "(model.max_positions): make train.seq_len smaller",
+                    config.train.seq_len, config.model.max_positions));
   }
   if (problems.empty()) return;
   fail("this config cannot train:\n  {}", fmt::join(problems, "\n  "));

@@ -12,6 +12,9 @@ namespace {
 #define KEY(section, member) #section "." #member, [](Config & c) -> Value { return &c.section.member; }
 #define WHEN(text, condition) text, [](const Config& c) -> bool { return condition; }
 #define CAN_SAMPLE WHEN("there is a data.tokenizer", !c.data.tokenizer.empty())
+#define SAMPLES                                                         \
+  WHEN("there is a data.tokenizer and log.sample_prompts is not empty", \
+       !c.data.tokenizer.empty() && !c.log.sample_prompts.empty())
 #define ROPE() WHEN("position is \"rope\"", c.model.position == "rope")
 
 Allowed between(double low, double high) { return {.low = low, .high = high, .words = {}}; }
@@ -19,10 +22,6 @@ Allowed above(double low, double high) { return {.low = low, .high = high, .low_
 Allowed below(double low, double high) { return {.low = low, .high = high, .high_open = true, .words = {}}; }
 Allowed one_of(std::vector<std::string> words) { return {.words = std::move(words)}; }
 Allowed anything() { return {}; }
-
-bool has_sliding(const ModelConfig& model) {
-  return std::find(model.layer_types.begin(), model.layer_types.end(), "sliding") != model.layer_types.end();
-}
 
 bool has_validation(const DataConfig& data) {
   return !data.valid.empty() || (data.format == "indexed" && data.valid_fraction > 0);
@@ -96,7 +95,8 @@ std::vector<Key> model_keys() {
       {KEY(model, rope_theta), above(1, 1e12), "", "Base of the RoPE frequencies.", ROPE()},
       {KEY(model, rope_theta_sliding), between(0, 1e12), "",
        "Base of \"sliding\" layers, which are then never scaled (Gemma 3). 0: as the other layers.",
-       WHEN("layer_types contains \"sliding\"", has_sliding(c.model))},
+       WHEN("layer_types contains \"sliding\" and position is \"rope\"",
+            has_sliding(c.model) && c.model.position == "rope")},
       {KEY(model, rope_scaling), one_of({"none", "linear", "dynamic", "llama3", "yarn", "longrope"}), "",
        "How RoPE is stretched to longer contexts.", ROPE()},
       {KEY(model, rope_factor), between(1, 1e6), "", "Stretch of the context.",
@@ -194,7 +194,8 @@ std::vector<Key> train_keys() {
        WHEN("train.on_bad_step is \"skip\"", c.train.on_bad_step == "skip")},
       {KEY(train, early_stop_patience), between(0, kMaxSteps), "evaluations",
        "Evaluations in a row without a better validation loss before the run ends. 0: off.",
-       WHEN("there is validation data", has_validation(c.data))},
+       WHEN("there is validation data and train.eval_every is not 0",
+            has_validation(c.data) && c.train.eval_every != 0)},
       {KEY(train, early_stop_min_delta), between(0, 1e3), "nats",
        "A validation loss lower by less than this is no better.",
        WHEN("train.early_stop_patience is not 0", c.train.early_stop_patience != 0)},
@@ -272,17 +273,18 @@ std::vector<Key> other_keys() {
       {KEY(log, plot), anything(), "", "Draw the loss in the terminal and write report.html at the end."},
       {KEY(log, tensorboard), anything(), "", "Write TensorBoard event files into run_dir/tensorboard."},
       {KEY(log, sample_every), between(0, kMaxSteps), "steps",
-       "Steps between sampled texts. 0: only at the end.", CAN_SAMPLE},
+       "Steps between sampled texts. 0: only at the end.", SAMPLES},
       {KEY(log, sample_prompts), anything(), "",
        "What the sampled texts continue (temperature 0.7, top-p 0.9); an empty list: no samples.",
        CAN_SAMPLE},
-      {KEY(log, sample_tokens), between(1, 1 << 20), "tokens", "Length of a sampled text.", CAN_SAMPLE},
+      {KEY(log, sample_tokens), between(1, 1 << 20), "tokens", "Length of a sampled text.", SAMPLES},
       {KEY(log, profile), anything(), "steps",
        "Steps to trace into run_dir/trace.json, as \"10-12\" or \"10\"; \"auto\": three steps soon after the "
        "start; \"\": none."},
   };
 }
 
+#undef SAMPLES
 #undef CAN_SAMPLE
 #undef ROPE
 #undef WHEN

@@ -3,7 +3,9 @@
 // outermost span sum to its duration. While a profile is being taken the spans are kept as events, too.
 //
 // Costs two readings of the clock and one look-up a span: meant for ops, blocks and phases of a step, not for
-// inner loops. Thread-safe; a span must be destroyed by the thread that made it, the innermost first.
+// inner loops. Thread-safe; a span must be destroyed by the thread that made it, the innermost first. Spans
+// of other threads stand beside, not inside: once work is done by several, only the totals of one sum to its
+// time.
 #pragma once
 
 #include <atomic>
@@ -12,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace weft {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "weft/base/json.h"
 #include "weft/checkpoint/hf_rope.h"
@@ -17,16 +18,17 @@ struct Spelling {
   const char* ffn = "intermediate_size";
   const char* norm_eps = "rms_norm_eps";
   const char* activation = "hidden_act";
+  bool ffn_is_four_dim = false;  // if the file does not say
 };
 
 constexpr Spelling kLlama = {};
 constexpr Spelling kGemma = {.activation = "hidden_activation"};
 constexpr Spelling kStarcoder2 = {.norm_eps = "norm_epsilon"};
 constexpr Spelling kGpt2 = {
-    "n_layer", "n_embd", "n_head", "n_inner", "layer_norm_epsilon", "activation_function"};
-constexpr Spelling kBloom = {"n_layer", "n_embed", "n_head", nullptr, "layer_norm_epsilon", nullptr};
-constexpr Spelling kFalcon = {"n_layer",   "n_embed", "n_head", "ffn_hidden_size", "layer_norm_epsilon",
-                              "activation"};
+    "n_layer", "n_embd", "n_head", "n_inner", "layer_norm_epsilon", "activation_function", true};
+constexpr Spelling kBloom = {"n_layer", "n_embed", "n_head", nullptr, "layer_norm_epsilon", nullptr, true};
+constexpr Spelling kFalcon = {"n_layer",    "n_embed", "n_head", "ffn_hidden_size", "layer_norm_epsilon",
+                              "activation", true};
 
 /// What differs between model types in transformers when config.json leaves a key out.
 struct ModelType {
@@ -99,7 +101,8 @@ void read_layer_types(const HfReader& file, ModelConfig* model, Slides slides) {
   }
 }
 
-void read_mistral(const HfReader& file, bool window_is_null, ModelConfig* model) {
+void read_mistral(const HfReader& file, ModelConfig* model) {
+  const bool window_is_null = file.contains("sliding_window") && !file.has("sliding_window");
   // An absent key means 4096 in transformers; null means no window.
   model->sliding_window = window_is_null ? 0 : file.integer("sliding_window", 4096);
   read_layer_types(file, model, [&](int64_t) { return !window_is_null; });
@@ -149,8 +152,8 @@ void read_gemma(const HfReader& file, bool gemma3, ModelConfig* model) {
 }
 
 /// A soft-cap that is absent takes the model type's default; null switches it off.
-double soft_cap(const HfReader& file, const Json& json, const char* key, double fallback) {
-  return json.contains(key) ? file.number(key, 0) : fallback;
+double soft_cap(const HfReader& file, const char* key, double fallback) {
+  return file.contains(key) ? file.number(key, 0) : fallback;
 }
 
 std::string activation(const HfReader& file, const ModelType& type) {
@@ -162,7 +165,8 @@ std::string activation(const HfReader& file, const ModelType& type) {
   file.refuse(key, "the supported ones are silu, gelu, gelu_pytorch_tanh, gelu_new");
 }
 
-void read_phi3(const HfReader& file, ModelConfig* model) {
+/// Phi-3 and StarCoder2: every layer slides, or none.
+void read_one_window(const HfReader& file, ModelConfig* model) {
   model->sliding_window = file.integer("sliding_window", 0);
   if (model->sliding_window > 0) model->layer_types = {"sliding"};
 }
@@ -235,7 +239,7 @@ void shorten(std::vector<Item>* list) {
   if (std::equal(list->begin() + 1, list->end(), list->begin())) list->resize(1);
 }
 
-void read_sizes(const HfReader& file, const Json& json, const ModelType& type, ModelConfig* model) {
+void read_sizes(const HfReader& file, const ModelType& type, ModelConfig* model) {
   const Spelling& keys = type.keys;
   model->n_layers = file.integer(file.either(keys.layers, kLlama.layers));
   model->dim = file.integer(file.either(keys.dim, kLlama.dim));
@@ -245,52 +249,50 @@ void read_sizes(const HfReader& file, const Json& json, const ModelType& type, M
   if (model->vocab_size < 1) file.refuse("vocab_size", "expected 1 or more");
   if (model->dim < 1 || model->dim > 1 << 20) file.refuse(keys.dim, "expected 1 to 1048576");
   if (model->n_heads < 1) file.refuse(keys.heads, "expected 1 or more");
-  const bool four_dim = std::string(keys.layers) == "n_layer";  // the default of GPT-2's pattern
-  model->ffn_dim = keys.ffn == nullptr ? 4 * model->dim
-                   : four_dim          ? file.integer(keys.ffn, 4 * model->dim)
-                                       : file.integer(keys.ffn);
+  std::optional<int64_t> ffn_default;
+  if (keys.ffn_is_four_dim) ffn_default = 4 * model->dim;
+  model->ffn_dim = keys.ffn == nullptr ? *ffn_default : file.integer(keys.ffn, ffn_default);
   if (model->ffn_dim < 1) file.refuse(keys.ffn, "expected 1 or more");
   model->n_kv_heads =
-      json.contains("num_key_value_heads") ? file.integer("num_key_value_heads", 0) : type.n_kv_heads;
-  model->head_dim = json.contains("head_dim") ? file.integer("head_dim", 0) : type.head_dim;
+      file.contains("num_key_value_heads") ? file.integer("num_key_value_heads", 0) : type.n_kv_heads;
+  model->head_dim = file.contains("head_dim") ? file.integer("head_dim", 0) : type.head_dim;
 }
 
-void read_family(const HfReader& file, const Json& json, const std::string& name, ModelConfig* model) {
+void read_family(const HfReader& file, const std::string& name, ModelConfig* model) {
   if (name == "llama") model->mlp_bias = file.flag("mlp_bias", false);
-  if (name == "mistral")
-    read_mistral(file, json.contains("sliding_window") && !file.has("sliding_window"), model);
+  if (name == "mistral") read_mistral(file, model);
   if (name == "qwen2" || name == "qwen3") read_qwen(file, model);
   if (name == "qwen3") model->qk_norm = "head";
   if (name == "smollm3") read_smollm3(file, model);
   if (name.starts_with("gemma")) {
     read_gemma(file, name == "gemma3_text", model);
     const bool capped = name == "gemma2";
-    model->attn_softcap = soft_cap(file, json, "attn_logit_softcapping", capped ? 50 : 0);
-    model->final_softcap = soft_cap(file, json, "final_logit_softcapping", capped ? 30 : 0);
+    model->attn_softcap = soft_cap(file, "attn_logit_softcapping", capped ? 50 : 0);
+    model->final_softcap = soft_cap(file, "final_logit_softcapping", capped ? 30 : 0);
   }
   if (name == "olmo2") model->norm_placement = "post", model->qk_norm = "all_heads";
-  if (name == "phi3") read_phi3(file, model);
+  if (name == "phi3") read_one_window(file, model);
   if (name == "granite") read_granite(file, model);
-  if (name == "starcoder2") read_plain(file.flag("use_bias", true), model), read_phi3(file, model);
+  if (name == "starcoder2") read_plain(file.flag("use_bias", true), model), read_one_window(file, model);
   if (name == "gpt2") read_gpt2(file, model);
   if (name == "bloom") read_bloom(file, model);
   if (name == "falcon") read_falcon(file, model);
 }
 
-HfModel read_model(const HfReader& file, const Json& json) {
+HfModel read_model(const HfReader& file) {
   const ModelType& type = model_type(file);
   const std::string name = type.name;
   refuse_unsupported(file);
 
   ModelConfig model;
-  read_sizes(file, json, type, &model);
+  read_sizes(file, type, &model);
   model.tie_embeddings = file.flag("tie_word_embeddings", type.tied);
   model.norm_eps = file.number(type.keys.norm_eps, type.norm_eps);
   model.activation = activation(file, type);
   model.init_std = file.number("initializer_range", 0.02);
   model.qkv_bias = name == "qwen2" || (name != "mistral" && file.flag("attention_bias", false));
   model.o_bias = name != "qwen2" && model.qkv_bias;
-  read_family(file, json, name, &model);
+  read_family(file, name, &model);
   if (name == "gemma3_text") {
     read_gemma3_rope(file, type.rope_theta, &model);
   } else if (type.rope_theta != 0) {
@@ -307,19 +309,17 @@ HfModel read_hf_model(Env& env, const std::string& dir) {
   const std::string path = dir + "/config.json";
   const Json json = parse_json(env.read(path), path);
   if (!json.is_object()) fail("{}: expected a JSON object", path);
-  HfModel model = read_model(HfReader(path, json), json);
+  HfModel model = read_model(HfReader(path, json));
   const auto problems = shape_problems(model.config);
   if (!problems.empty()) fail("{}: an impossible model:\n  {}", path, fmt::join(problems, "\n  "));
   resolve(&model.config);
   return model;
 }
 
-ModelConfig model_from_hf(Env& env, const std::string& dir) { return read_hf_model(env, dir).config; }
-
 void apply_from_hf(Config* config, Env& env) {
   ModelConfig& model = config->model;
   if (model.from_hf.empty()) return;
-  ModelConfig shape = model_from_hf(env, model.from_hf);
+  ModelConfig shape = read_hf_model(env, model.from_hf).config;
   shape.from_hf = model.from_hf;
   shape.init_std = model.init_std;
   shape.dropout = model.dropout;

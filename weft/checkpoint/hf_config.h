@@ -19,7 +19,6 @@ struct HfModel {
 /// The shape of the model in `dir`/config.json, resolved. Dropouts are 0: they belong to training.
 /// Throws Error naming the file, the key, its value and what is supported.
 HfModel read_hf_model(Env& env, const std::string& dir);
-ModelConfig model_from_hf(Env& env, const std::string& dir);
 
 /// If model.from_hf is set, replaces the shape by the folder's; init_std and the dropouts stay. Call it
 /// before resolve().

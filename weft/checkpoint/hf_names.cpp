@@ -101,7 +101,7 @@ HfNames::HfNames(const HfModel& model) : table_(&table_of(model)), model_(model.
 HfPlace HfNames::place(const std::string& name, int64_t rows) const {
   static const std::string kModel = "model.", kLayers = "model.layers.";
   HfPlace place{.name = name, .group_rows = rows};
-  if (table_ == nullptr || !name.starts_with(kModel)) return place;
+  if (!name.starts_with(kModel)) return place;
   std::string prefix = table_->model;
   size_t begin = kModel.size();
   if (name.starts_with(kLayers)) {  // "model.layers.7." comes before the module

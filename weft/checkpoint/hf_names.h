@@ -24,14 +24,13 @@ struct HfPlace {
 
 class HfNames {
  public:
-  HfNames() = default;  // every parameter under its own name
   explicit HfNames(const HfModel& model);
 
   /// The place of parameter `name`, which has `rows` rows (a vector: elements).
   HfPlace place(const std::string& name, int64_t rows) const;
 
  private:
-  const NameTable* table_ = nullptr;
+  const NameTable* table_;
   ModelConfig model_;
 };
 

@@ -20,6 +20,7 @@ class HfReader {
  public:
   HfReader(std::string path, const Json& object) : path_(std::move(path)), object_(object) {}
 
+  bool contains(const char* key) const { return object_.contains(key); }  // null, too
   bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
   const Json& at(const char* key) const { return object_.at(key); }
 

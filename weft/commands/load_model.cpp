@@ -15,7 +15,7 @@ LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& che
     fail("{} holds no moving average of the weights: leave out --ema, or train with optim.ema_decay",
          checkpoint.dir);
   std::vector<std::string> warnings;
-  Config config = load_config(run_dir + "/config.toml", {}, &warnings);
+  Config config = load_config(run_dir + "/config.toml", {}, &warnings, env);
   resolve(&config);
   LoadedModel model;
   model.decoder = std::make_unique<Decoder>(config.model, compute_dtype(config.precision));

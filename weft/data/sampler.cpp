@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "weft/base/distinct_names.h"
 #include "weft/base/error.h"
 #include "weft/data/shuffled_order.h"
 #include "weft/data/token_tensor.h"
@@ -38,26 +39,6 @@ int64_t train_end(const Config& config, const TokenStream& stream) {
   return config.data.valid.empty() ? stream.train_tokens(config.data.valid_fraction) : stream.tokens();
 }
 
-// The last `components` parts of a path.
-std::string tail(const std::string& path, int64_t components) {
-  size_t begin = path.size() + 1;
-  for (; components > 0; --components) {
-    const size_t slash = begin < 2 ? std::string::npos : path.rfind('/', begin - 2);
-    if (slash == std::string::npos) return path;
-    begin = slash + 1;
-  }
-  return path.substr(begin);
-}
-
-std::string short_name(const std::string& path, const std::vector<std::string>& paths) {
-  for (int64_t components = 1;; ++components) {
-    const std::string name = tail(path, components);
-    const auto same =
-        std::ranges::count_if(paths, [&](const auto& p) { return tail(p, components) == name; });
-    if (same == 1 || name == path) return name;
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<SampleSource> open_train(const Config& config) {
@@ -78,8 +59,10 @@ std::vector<ValidationSource> open_valid(const Config& config) {
   WEFT_ASSERT(config.model.vocab_size > 0, "the config is not resolved");
   const auto& paths = config.data.valid;
   std::vector<ValidationSource> sources;
-  for (const std::string& path : paths) {
-    sources.push_back({short_name(path, paths), nullptr});
+  const std::vector<std::string> names = distinct_names(paths);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::string& path = paths[i];
+    sources.push_back({names[i], nullptr});
     if (config.data.format == "tensor") {
       sources.back().samples =
           std::make_unique<TokenTensor>(path, config.train.seq_len, config.model.vocab_size);

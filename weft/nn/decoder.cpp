@@ -137,13 +137,22 @@ double Decoder::forward_backward(const MicroBatch& batch, double normaliser, Cro
   pass.training = true, pass.seed = seed, pass.step = step;
 
   const auto leaf = [](const at::Tensor& x) { return x.detach().requires_grad_(); };
-  const at::Tensor embedded = embed(pass);
-  std::vector<at::Tensor> inputs, outputs;  // of each layer
-  for (const auto& layer : layers_) {
-    inputs.push_back(leaf(outputs.empty() ? embedded : outputs.back()));
-    outputs.push_back(layer->forward(inputs.back(), pass));
+  // Units before the first that is trained need no backward, so their blocks keep nothing.
+  const size_t first = first_trainable_unit();
+  const at::Tensor embedded = [&] {
+    const at::AutoGradMode records(first == 0);
+    return embed(pass);
+  }();
+  at::Tensor x = embedded;
+  std::vector<at::Tensor> inputs, outputs;  // of the layers that backward passes through
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    const bool passes = layer + 1 >= first;  // the layer's unit is the one after the embedding's
+    const at::AutoGradMode records(passes);
+    if (passes) inputs.push_back(x = leaf(x));
+    x = layers_[layer]->forward(x, pass);
+    if (passes) outputs.push_back(x);
   }
-  const at::Tensor last = leaf(outputs.back());
+  const at::Tensor last = leaf(x);
   const CrossEntropyOutput head = head_loss(last, batch, normaliser, loss);
 
   const auto backward_block = [](const char* name, int64_t index, const at::Tensor& output,
@@ -153,9 +162,8 @@ double Decoder::forward_backward(const MicroBatch& batch, double normaliser, Cro
   };
   backward_block("head", -1, head.total, at::ones_like(head.total));
   at::Tensor grad = last.grad();
-  const size_t first = first_trainable_unit();
-  while (!outputs.empty() && outputs.size() >= first) {  // the last layer's unit is outputs.size()
-    backward_block("layer", int64_t(outputs.size()) - 1, outputs.back(), grad);
+  for (auto layer = int64_t(layers_.size()) - 1; !outputs.empty(); --layer) {
+    backward_block("layer", layer, outputs.back(), grad);
     grad = inputs.back().grad();
     outputs.pop_back();  // frees the block's graph
     inputs.pop_back();

@@ -47,10 +47,6 @@ std::vector<Linear::Part> up_parts(const ModelConfig& model, int64_t layer) {
 
 NormOptions norm_options(const ModelConfig& model) { return {model.norm_eps, model.norm_unit_offset}; }
 
-bool is_sliding(const ModelConfig& model, int64_t layer) {
-  return model.layer_types[size_t(layer) % model.layer_types.size()] == "sliding";
-}
-
 }  // namespace
 
 Norm::Norm(const ModelConfig& model, ParamUnit& unit, const std::string& name)

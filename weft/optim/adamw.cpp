@@ -11,7 +11,7 @@ namespace weft {
 
 AdamW::AdamW(const OptimConfig& optim, const std::vector<std::unique_ptr<ParamUnit>>& units) : optim_(optim) {
   for (const auto& unit : units) {
-    UnitState state{unit.get(), at::zeros_like(unit->weights()), at::zeros_like(unit->weights()), {}};
+    UnitState state{unit.get(), {}, {}, {}};
     for (const auto& param : unit->params()) {
       if (!state.runs.empty() && state.runs.back().rule == param->update_rule())
         state.runs.back().numel += param->numel();
@@ -19,6 +19,8 @@ AdamW::AdamW(const OptimConfig& optim, const std::vector<std::unique_ptr<ParamUn
         state.runs.push_back({param->offset(), param->numel(), param->update_rule()});
     }
     std::erase_if(state.runs, [](const UnitState::Run& run) { return !run.rule.trainable; });
+    if (state.runs.empty()) continue;  // all of it is frozen
+    state.exp_avg = at::zeros_like(unit->weights()), state.exp_avg_sq = at::zeros_like(unit->weights());
     states_.push_back(std::move(state));
   }
 }

@@ -21,6 +21,7 @@ void Metrics::add(const nlohmann::ordered_json& line) {
   step.push_back(at);
   const bool skips = line.contains("skipped") && line["skipped"].is_string();
   if (skips) skipped.emplace_back(at, line["skipped"].get<std::string>());
+  stopped_early = line.contains("early_stop");
   for (const auto& [key, value] : line.items()) {
     if (!value.is_number() || key == "step" || (skips && (key == "loss" || key == "grad_norm"))) continue;
     std::vector<double>& column = columns[key];
@@ -40,6 +41,12 @@ Points Metrics::points(const std::string& key, double factor) const {
   for (size_t i = 0; i < step.size(); ++i)
     if (std::isfinite(found->second[i])) points.emplace_back(double(step[i]), factor * found->second[i]);
   return points;
+}
+
+std::optional<Points::value_type> Metrics::lowest(const std::string& key) const {
+  const Points all = points(key);
+  const auto low = std::ranges::min_element(all, {}, [](const auto& point) { return point.second; });
+  return low == all.end() ? std::nullopt : std::optional(*low);
 }
 
 double Metrics::last(const std::string& key) const {

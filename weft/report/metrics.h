@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,11 +22,14 @@ struct Metrics {
   /// skipped step are left out, and so is what no plot could show: numbers from 1e100 on, steps beyond 2^53.
   std::map<std::string, std::vector<double>> columns;
   std::vector<std::pair<int64_t, std::string>> skipped;  // step, reason
+  bool stopped_early = false;                            // after the last line
 
   /// (step, factor * value) of each number of a column that is finite; none if there is no such column.
   Points points(const std::string& key, double factor = 1) const;
   /// The last finite number of a column; NaN if there is none.
   double last(const std::string& key) const;
+  /// (step, value) of a column's lowest number.
+  std::optional<Points::value_type> lowest(const std::string& key) const;
   /// The row of a step that is there.
   size_t row_of(int64_t step) const;
 

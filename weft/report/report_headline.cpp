@@ -47,12 +47,11 @@ Fact training_loss(const Metrics& metrics) {
 
 Fact last_and_best(const Metrics& metrics, const std::string& key, const std::string& label) {
   Fact fact{label, "", ""};
-  const Points loss = metrics.points(key);
-  if (loss.empty()) return fact;
-  const auto best = std::min_element(loss.begin(), loss.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  fact.number = fmt::format("{:.4f}", loss.back().second);
-  fact.note = best->second == loss.back().second
+  const auto best = metrics.lowest(key);
+  if (!best) return fact;
+  const double last = metrics.last(key);
+  fact.number = fmt::format("{:.4f}", last);
+  fact.note = best->second == last
                   ? "its best so far"
                   : fmt::format("best {:.4f}, step {}", best->second, with_commas(int64_t(best->first)));
   return fact;
@@ -76,7 +75,7 @@ std::optional<int64_t> planned_steps(const RunRecord& run) {
   return error == std::errc() && stop == end ? std::optional(steps) : std::nullopt;
 }
 
-Fact steps(const RunRecord& run) {
+Fact step_count(const RunRecord& run) {
   const auto planned = planned_steps(run);
   std::string note = planned ? "of " + with_commas(*planned) : "";
   if (!run.metrics.skipped.empty())
@@ -103,7 +102,7 @@ std::vector<Fact> facts_of(const RunRecord& run) {
       last_and_best(metrics, "valid_loss", "Validation loss"),
       last_and_best(metrics, "valid_loss_ema", "Averaged weights"),
       baseline(metrics),
-      steps(run),
+      step_count(run),
       {"Tokens", std::isfinite(tokens) ? short_count(tokens) : "", "", "seen in training"},
       {"Time", short_duration(metrics.hours.back() * 3600), "", "spent in training steps"},
       typical(metrics, "tokens_per_s", "Speed", speed, "median of the steps"),

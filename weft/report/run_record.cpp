@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/config.h"
+#include "weft/base/distinct_names.h"
 #include "weft/base/error.h"
 #include "weft/report/step_log.h"
 
@@ -19,30 +20,6 @@ namespace fs = std::filesystem;
 fs::path plain_path(const std::string& dir) {
   const fs::path path = fs::absolute(dir).lexically_normal();
   return path.has_filename() ? path : path.parent_path();  // without the last slash
-}
-
-/// The last `parts` names of a path.
-std::string tail(const fs::path& path, size_t parts) {
-  fs::path name;
-  for (fs::path rest = path; parts > 0 && rest.has_filename(); --parts, rest = rest.parent_path())
-    name = name.empty() ? rest.filename() : rest.filename() / name;
-  return name.string();
-}
-
-std::vector<std::string> names_of(const std::vector<std::string>& dirs) {
-  std::vector<fs::path> paths;
-  for (const auto& dir : dirs) paths.push_back(plain_path(dir));
-  std::vector<std::string> names;
-  for (const auto& path : paths) {
-    size_t parts = 1;
-    const auto shared = [&] {
-      return std::count_if(paths.begin(), paths.end(),
-                           [&](const auto& other) { return tail(other, parts) == tail(path, parts); }) > 1;
-    };
-    while (shared()) ++parts;
-    names.push_back(tail(path, parts));
-  }
-  return names;
 }
 
 std::string problem_of(Env& env, const std::string& dir) {
@@ -131,7 +108,9 @@ std::vector<RunRecord> read_runs(Env& env, const std::vector<std::string>& dirs)
           "{} has no metrics yet: its first step is not done; `weft watch {}` waits for it", dir, dir));
   }
   if (!problems.empty()) fail("{}", fmt::join(problems, "\n"));
-  const auto names = names_of(dirs);
+  std::vector<std::string> paths;
+  for (const auto& dir : dirs) paths.push_back(plain_path(dir).string());
+  const auto names = distinct_names(paths);
   for (size_t i = 0; i < runs.size(); ++i) runs[i].name = names[i];
   return runs;
 }

@@ -48,14 +48,6 @@ std::string progress_bar(double share, int width) {
   return bar;
 }
 
-/// The lowest number of a column and its step, in words; "" if there is only one.
-std::string best_of(const Points& points) {
-  if (points.size() < 2) return "";
-  const auto best = std::min_element(points.begin(), points.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  return fmt::format("best {:.4f} at step {}", best->second, int64_t(best->first));
-}
-
 struct Cell {
   std::string name, value;
 };
@@ -137,10 +129,10 @@ RunWatch::RunWatch(Env& env, std::string run_dir) : env_(env), dir_(std::move(ru
 
 bool RunWatch::poll() {
   const bool news = reader_.poll();
-  if (news) {
-    samples_ = read_samples(env_, dir_);
-    plan_ = plan_of(env_, dir_);
-  }
+  if (news) plan_ = plan_of(env_, dir_);
+  std::vector<SampledText> samples = read_samples(env_, dir_);  // written after their step's metrics
+  const bool new_samples = samples.size() != samples_.size();
+  samples_ = std::move(samples);
   const RunState before = state_;
   const Metrics& metrics = reader_.metrics();
   if (metrics.step.empty())
@@ -148,8 +140,9 @@ bool RunWatch::poll() {
   else if (run_is_locked(dir_))
     state_ = RunState::kRunning;
   else
-    state_ = steps() > 0 && metrics.step.back() >= steps() ? RunState::kFinished : RunState::kStopped;
-  return news || state_ != before;
+    state_ = metrics.stopped_early || (steps() > 0 && metrics.step.back() >= steps()) ? RunState::kFinished
+                                                                                      : RunState::kStopped;
+  return news || new_samples || state_ != before;
 }
 
 double RunWatch::seconds_left() const {
@@ -193,8 +186,8 @@ std::string RunWatch::frame(TerminalSize size, bool colour) const {
     head += fmt::format("step {}\n\n", step);
 
   std::string foot = "\n" + table(latest(metrics), width, colour);
-  if (const std::string best = best_of(metrics.points("valid_loss")); !best.empty())
-    foot += fmt::format("validation: {}\n", best);
+  if (const auto best = metrics.lowest("valid_loss"))
+    foot += fmt::format("best validation loss {:.4f}, at step {}\n", best->second, int64_t(best->first));
   if (!samples_.empty()) {
     const SampledText& sample = samples_.back();
     foot += fmt::format("\nwritten at step {}:\n{}", sample.step,

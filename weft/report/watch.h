@@ -15,7 +15,7 @@ namespace weft {
 enum class RunState {
   kWaiting,   // no step is done yet
   kRunning,   // a process holds the run's lock
-  kFinished,  // all steps are done
+  kFinished,  // all steps are done, or the run stopped early
   kStopped,   // before its last step: Ctrl-C, an error, or an early stop
 };
 

@@ -59,7 +59,7 @@ double model_flops_per_token(const Decoder& decoder, int64_t seq_len) {
     }
   }
   for (int64_t layer = 0; layer < model.n_layers; ++layer) {
-    const bool sliding = model.layer_types[size_t(layer) % model.layer_types.size()] == "sliding";
+    const bool sliding = is_sliding(model, layer);
     const double seen = sliding ? double(std::min(model.sliding_window, seq_len)) : double(seq_len);
     // Scores and weighted values, 2 FLOPs each way, three passes, over on average half (or all of a short
     // window).

@@ -15,8 +15,12 @@ class StepGuard {
   explicit StepGuard(const TrainConfig& train) : spike_factor_(train.spike_factor) {}
 
   /// Why the step must not be applied: not finite, or a gradient norm above spike_factor times its running
-  /// mean over the applied steps. Empty: it is sound, and enters the mean.
-  std::string check(double loss, double grad_norm);
+  /// mean over the applied steps. Empty: it is sound.
+  std::string check(double loss, double grad_norm) const;
+
+  /// What became of the step.
+  void applied(double grad_norm);
+  void skipped() { ++consecutive_bad_; }
 
   int64_t consecutive_bad() const { return consecutive_bad_; }
 
@@ -28,7 +32,7 @@ class StepGuard {
   static constexpr int64_t kWarmup = 20;  // applied steps before spikes are judged
   double spike_factor_;
   double mean_norm_ = 0;  // exponential, of weight 1 / kWarmup
-  int64_t applied_ = 0;
+  int64_t n_applied_ = 0;
   int64_t consecutive_bad_ = 0;
 };
 

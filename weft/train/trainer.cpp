@@ -66,8 +66,7 @@ Trainer::Trainer(Config config, Env& env)
     if (batch_options_.separator < 0)
       warn(
           "data.document_mask has no effect: without a data.tokenizer that has <|endoftext|>, documents "
-          "cannot "
-          "be told apart");
+          "cannot be told apart");
   }
 
   evaluator_ = std::make_unique<Evaluator>(config_, std::move(valid_data), batch_options_);
@@ -89,8 +88,7 @@ Trainer::Trainer(Config config, Env& env)
   peak_flops_ = gemm_peak(env_, decoder_->units().front()->dtype());
   say(fmt::format(
       "{} parameters{}, {} layers, vocabulary {}; {} training sequences of {} tokens{}; {} threads, GEMM "
-      "peak "
-      "{}FLOP/s",
+      "peak {}FLOP/s",
       short_count(double(decoder_->numel())), trainable_part(*decoder_), config_.model.n_layers,
       config_.model.vocab_size, train_data_->size(), config_.train.seq_len,
       evaluator_->has_data() ? fmt::format(", {} for validation", evaluator_->available()) : std::string(),
@@ -115,8 +113,7 @@ void Trainer::check_room_for_checkpoint() const {
   if (room < needed)
     fail(
         "{}: a checkpoint takes {}B and only {}B can be written there (free space, or the file size limit): "
-        "free some, "
-        "or choose another log.run_dir",
+        "free some, or choose another log.run_dir",
         config_.log.run_dir, short_count(double(needed)), short_count(double(room)));
 }
 
@@ -154,8 +151,7 @@ void Trainer::resume() {
   if (!config_.checkpoint.resume && !env_.list(checkpoint_root(config_)).empty())
     fail(
         "{} holds checkpoints of an earlier run, and checkpoint.resume is false: choose another log.run_dir, "
-        "or remove "
-        "them",
+        "or remove them",
         checkpoint_root(config_));
   if (config_.checkpoint.resume)
     checkpoint =
@@ -235,6 +231,7 @@ Trainer::StepResult Trainer::train_step() {
                     .weight_decay = result.weight_decay,
                     .gradient_scale = clip_coefficient(result.grad_norm, config_.optim.clip_norm)});
   if (average_) average_->update();
+  guard_.applied(result.grad_norm);
   ++updates_;
   return result;
 }
@@ -249,13 +246,16 @@ double Trainer::baseline() {
 
 void Trainer::handle_bad_step(const StepResult& result) {
   const std::string what = fmt::format("step {}: {}", step_ + 1, result.problem);
-  if (result.targets > 0 && config_.train.on_bad_step == "stop")
-    fail("{}; stopped before the update (train.on_bad_step = \"stop\")", what);
-  if (guard_.consecutive_bad() > config_.train.max_skips)
-    fail(
-        "{}; {} steps in a row could not be applied (train.max_skips = {}): lower optim.lr, or look at the "
-        "data",
-        what, guard_.consecutive_bad(), config_.train.max_skips);
+  if (result.targets > 0) {
+    if (config_.train.on_bad_step == "stop")
+      fail("{}; stopped before the update (train.on_bad_step = \"stop\")", what);
+    if (guard_.consecutive_bad() >= config_.train.max_skips)
+      fail(
+          "{}; {} steps in a row could not be applied (train.max_skips = {}): lower optim.lr, or look at the "
+          "data",
+          what, guard_.consecutive_bad() + 1, config_.train.max_skips);
+    guard_.skipped();
+  }
   say(fmt::format("{}: the update is skipped", what));
 }
 
@@ -282,6 +282,7 @@ void Trainer::report(const StepResult& result, double seconds, const std::option
     if (baseline_) line["baseline"] = *baseline_;
     for (const auto& [name, loss] : evaluation->sources) line["valid_loss/" + name] = loss;
     if (evaluation->ema_loss) line["valid_loss_ema"] = *evaluation->ema_loss;
+    if (early_stop_.due()) line["early_stop"] = early_stop_.reason();
   }
   log_->metrics(line);
 
@@ -309,11 +310,12 @@ bool Trainer::shows_status() {
 
 std::optional<Evaluation> Trainer::evaluate_if_due() {
   const int64_t eval_every = config_.train.eval_every;
-  const bool due = step_ == config_.train.steps || (eval_every > 0 && step_ % eval_every == 0);
-  if (!evaluator_->has_data() || !due) return std::nullopt;
+  const bool regular = eval_every > 0 && step_ % eval_every == 0;
+  if (!evaluator_->has_data() || !(regular || step_ == config_.train.steps)) return std::nullopt;
   const Span span(SpanLevel::phase, "evaluation", SpanKind::evaluation);
   const Evaluation evaluation = evaluator_->evaluate(*decoder_, average_.get());
-  early_stop_.enter(step_, evaluation.loss);
+  if (regular)
+    early_stop_.enter(step_, evaluation.loss);  // the last step's, if it is extra, depends on train.steps
   std::string text = fmt::format("step {}  {}", step_, to_string(evaluation));
   if (config_.log.bigram_baseline)
     text += fmt::format("  (interpolated bigram {:.4f}: {:+.4f})", baseline(), evaluation.loss - baseline());
@@ -333,11 +335,8 @@ void Trainer::sample_if_due() {
     const std::string& prompt = config_.log.sample_prompts[i];
     or_warn([&] {
       const std::vector<int64_t> tokens = prompt_tokens(*tokenizer_, prompt, opens_documents);
-      int64_t length = config_.log.sample_tokens;
-      if (config_.model.position == "learned")  // there are no more
-        length = std::min(length, std::max<int64_t>(1, config_.model.max_positions - int64_t(tokens.size())));
       std::string text;
-      generate_text(*decoder_, *tokenizer_, tokens, length, options,
+      generate_text(*decoder_, *tokenizer_, tokens, config_.log.sample_tokens, options,
                     [&](const std::string& piece) { text += piece; });
       log_->sample(step_, i, prompt, text);
       say(fmt::format("step {}  sample: {}", step_, one_line(prompt + text, 160)));
@@ -345,14 +344,11 @@ void Trainer::sample_if_due() {
   }
 }
 
-Trainer::StepResult Trainer::train_step_or_save() {
+bool Trainer::iterate_or_save() {
   try {
-    const StepResult result = train_step();
-    if (!result.problem.empty()) handle_bad_step(result);
-    return result;
+    return iterate();
   } catch (const Error&) {
-    // The update comes last in a step, so the weights still are those of the step before: they are worth
-    // keeping.
+    // The update comes last in a step, so the weights are those of a whole step: they are worth keeping.
     if (step_ > saved_step_) or_warn([&] { save(); });
     throw;
   }
@@ -361,12 +357,19 @@ Trainer::StepResult Trainer::train_step_or_save() {
 bool Trainer::iterate() {
   const Span span(SpanLevel::phase, "step", {.index = step_ + 1});
   const auto begin = std::chrono::steady_clock::now();
-  const StepResult result = train_step_or_save();
+  const StepResult result = train_step();
+  if (!result.problem.empty()) handle_bad_step(result);
   ++step_;
   samples_ += result.sequences;
   tokens_ += result.sequences * config_.train.seq_len;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const std::optional<Evaluation> evaluation = evaluate_if_due();
+  std::optional<Evaluation> evaluation;
+  try {
+    evaluation = evaluate_if_due();
+  } catch (const Error&) {
+    report(result, seconds, {});  // the step is done
+    throw;
+  }
   report(result, seconds, evaluation);
   sample_if_due();
   const int64_t save_every = config_.checkpoint.save_every;
@@ -386,13 +389,13 @@ bool Trainer::run() {
   };
   while (step_ < config_.train.steps && !early_stop_.due() && !stop_requested()) {
     profile.before_step(step_ + 1);
-    const bool evaluated_or_saved = iterate();
+    const bool evaluated_or_saved = iterate_or_save();
     or_warn([&] { profile.after_step(step_); });
     if (evaluated_or_saved) write_op_times();
   }
+  or_warn([&] { profile.finish(step_); });
   const bool done = step_ >= config_.train.steps;
   if (step_ > saved_step_ && (!done || config_.checkpoint.save_final)) save();
-  or_warn([&] { profile.finish(step_); });
   if (step_ > first) write_op_times();
   status_.finish();
   if (!done && early_stop_.due())

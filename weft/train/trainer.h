@@ -46,8 +46,8 @@ class Trainer {
 
   void resume();
   StepResult train_step();
-  StepResult train_step_or_save();  // an Error must not lose the steps since the last checkpoint
-  bool iterate();                   // a step and what is due after it; did it evaluate or save?
+  bool iterate();          // a step and what is due after it; did it evaluate or save?
+  bool iterate_or_save();  // an Error must not lose the steps since the last checkpoint
   std::optional<Evaluation> evaluate_if_due();
   void sample_if_due();  // lets the model continue log.sample_prompts
   void warn(const std::string& text);
@@ -60,7 +60,7 @@ class Trainer {
   void save();
   // A full disk must not end a run that may find room at the next save.
   void or_warn(const std::function<void()>& write);
-  void finish();  // plot and summary
+  void finish();  // plot and report
   std::vector<StateTensor> state_tensors() const;
   void load(const Checkpoint& checkpoint);  // the tensors
   double baseline();                        // an interpolated bigram's loss on the same sequences
