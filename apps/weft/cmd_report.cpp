@@ -1,10 +1,12 @@
 // `weft report`: what runs did, as one page.
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "weft/base/error.h"
 #include "weft/report/report.h"
 
 #include "apps/weft/commands.h"
@@ -28,7 +30,10 @@ void add_report_command(CLI::App& app, int* status) {
   command->callback([=] {
     std::string page = *output;
     if (page.empty()) page = runs->size() == 1 ? runs->front() + "/report.html" : "report.html";
-    write_report(Env::system(), *runs, page);
+    // The page is renamed into place, which would replace a device or a link itself.
+    namespace fs = std::filesystem;
+    if (fs::exists(page) && !fs::is_regular_file(page)) fail("--output {}: not a regular file", page);
+    write_report(Env::system(), *runs, fs::is_symlink(page) ? fs::canonical(page).string() : page);
     fmt::print("wrote {}\n", page);
     *status = 0;
   });

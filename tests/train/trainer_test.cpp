@@ -213,10 +213,10 @@ TEST_F(TrainerTest, ASkippedStepMovesNeitherWeightsNorAverage) {
 TEST_F(TrainerTest, AnErrorWhileEvaluatingLosesNoStep) {
   Config config = this->config();
   config.train.eval_every = 4;
-  const auto write = [&](const std::string& name, int32_t last) {
+  const auto write = [&](const std::string& name, int32_t id) {
     IndexedDatasetWriter writer(dir_ / name, 40, env);
     std::vector<int32_t> ids(100, 3);
-    ids.back() = last;
+    ids[50] = id;
     writer.append(ids);
     writer.end_document();
     writer.finish();

@@ -1,5 +1,7 @@
 // What is wrong with a config as a whole, beyond the range of each key.
 #include <algorithm>
+#include <filesystem>
+#include <set>
 
 #include "weft/base/batch_ramp.h"
 #include "weft/base/config_schema.h"
@@ -240,10 +242,11 @@ std::vector<Problem> config_problems(const Config& config) {
   if (config.data.format == "tensor" && config.data.train.size() > 1) {
     problems.push_back({{"data.train"}, "format = \"tensor\" reads one safetensors file"});
   }
+  std::set<std::filesystem::path> valid;
   for (const std::string& path : config.data.valid) {
-    if (std::count(config.data.valid.begin(), config.data.valid.end(), path) == 1) continue;
-    problems.push_back({{"data.valid"}, fmt::format("\"{}\" is listed more than once", path)});
-    break;
+    if (!valid.insert(std::filesystem::path(path).lexically_normal()).second) {
+      problems.push_back({{"data.valid"}, fmt::format("\"{}\" is listed more than once", path)});
+    }
   }
   check_profile(config, &problems);
   if (config.log.run_dir.empty()) problems.push_back({{"log.run_dir"}, "expected a directory"});

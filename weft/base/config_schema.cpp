@@ -216,7 +216,7 @@ std::vector<Key> optim_keys() {
        WHEN("optim.weight_decay or optim.weight_decay_end is not 0",
             c.optim.weight_decay != 0 || c.optim.weight_decay_end != 0)},
       {KEY(optim, decay_regex), anything(), "regex",
-       "Finds a match in the names of parameters that decay (ECMAScript).",
+       "Finds a match in the names of parameters that decay (Perl's syntax).",
        WHEN("optim.decay is \"regex\"", c.optim.decay == "regex")},
       {KEY(optim, weight_decay_schedule), one_of({"constant", "linear", "cosine"}), "",
        "How weight decay moves from weight_decay to weight_decay_end over train.steps."},

@@ -206,11 +206,20 @@ Env& Env::system() {
 
 void write_file_atomically(Env& env, const std::string& path, std::string_view contents) {
   const std::string temporary = path + ".tmp";
-  const auto file = env.create(temporary);
-  file->append(contents);
-  file->sync();
-  file->close();
-  env.rename(temporary, path);
+  try {
+    const auto file = env.create(temporary);
+    file->append(contents);
+    file->sync();
+    file->close();
+    env.rename(temporary, path);
+  } catch (const Error&) {
+    try {
+      env.remove_all(temporary);  // on a full disk its room is needed
+    } catch (const Error&) {
+      // The first error tells more.
+    }
+    throw;
+  }
   env.sync_dir(parent_dir(path));
 }
 

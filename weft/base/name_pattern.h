@@ -1,21 +1,25 @@
-// Rules that pick parameters by name: regular expressions (ECMAScript) that find a match anywhere in it.
+// Rules that pick parameters by name: regular expressions (Perl's, by PCRE2) that find a match anywhere in
+// it.
 #pragma once
 
-#include <regex>
+#include <memory>
 #include <string>
+
+struct pcre2_real_code_8;
 
 namespace weft {
 
 class NamePattern {
  public:
-  /// Throws Error if it is no regular expression.
+  /// Throws Error if it is no regular expression, or an empty one.
   explicit NamePattern(const std::string& text);
-  bool matches(const std::string& name) const { return std::regex_search(name, regex_); }
+  /// Throws Error if the expression backtracks too much to tell.
+  bool matches(const std::string& name) const;
   const std::string& text() const { return text_; }
 
  private:
   std::string text_;
-  std::regex regex_;
+  std::shared_ptr<pcre2_real_code_8> code_;
 };
 
 /// One of optim.lr_multipliers.

@@ -333,14 +333,20 @@ void Trainer::sample_if_due() {
   const bool opens_documents = batch_options_.separator >= 0;
   for (size_t i = 0; i < config_.log.sample_prompts.size(); ++i) {
     const std::string& prompt = config_.log.sample_prompts[i];
-    or_warn([&] {
+    const auto sample = [&] {
       const std::vector<int64_t> tokens = prompt_tokens(*tokenizer_, prompt, opens_documents);
       std::string text;
       generate_text(*decoder_, *tokenizer_, tokens, config_.log.sample_tokens, options,
                     [&](const std::string& piece) { text += piece; });
       log_->sample(step_, i, prompt, text);
       say(fmt::format("step {}  sample: {}", step_, one_line(prompt + text, 160)));
-    });
+    };
+    try {
+      sample();
+    } catch (const Error& error) {
+      warn(
+          fmt::format("no sample after \"{}\" (log.sample_prompts): {}", one_line(prompt, 40), error.what()));
+    }
   }
 }
 
