@@ -47,9 +47,8 @@ std::vector<ChartSpec> chart_specs(const std::vector<RunRecord>& runs) {
       {"loss",
        "Loss",
        "How much the next token surprises the model, in nats: lower is better. The faint line is every step, "
-       "the firm one a moving average; dots are the loss on text that is kept out of training. A red "
-       "triangle "
-       "marks a skipped step.",
+       "the firm one a moving average; dots are the loss on text that is kept out of training. A bigram "
+       "baseline guesses each token from the one before alone. A red triangle marks a skipped step.",
        {{"loss", "training", "smoothed"},
         {"valid_loss", "validation", "marks"},
         {"valid_loss_ema", "validation, averaged weights", "rings"}}},

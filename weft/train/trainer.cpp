@@ -290,12 +290,12 @@ void Trainer::report(const StepResult& result, double seconds, const std::option
   mean_sequence_seconds_ = mean_sequence_seconds_ == 0 ? each : 0.9 * mean_sequence_seconds_ + 0.1 * each;
   if (!shows_status()) return;
   const uint64_t end = samples_after(config_.train, samples_, config_.train.steps - step_);
-  status_.update(
-      fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3g}  {} tok/s  MFU {:.0f}%  {:.0f} MB  "
-                  "ETA {}",
-                  step_, config_.train.steps, result.loss, result.lr, result.grad_norm, short_count(rate),
-                  100 * mfu, line["rss_mb"].get<double>(),
-                  short_duration(mean_sequence_seconds_ * double(end - uint64_t(samples_)))));
+  // A narrow terminal cuts the end off.
+  status_.update(fmt::format(
+      "step {}/{}  loss {:.4f}  ETA {}  {} tok/s  {:.0f} MB  MFU {:.0f}%  lr {:.2e}  grad norm {:.3g}", step_,
+      config_.train.steps, result.loss,
+      short_duration(mean_sequence_seconds_ * double(end - uint64_t(samples_))), short_count(rate),
+      line["rss_mb"].get<double>(), 100 * mfu, result.lr, result.grad_norm));
 }
 
 bool Trainer::shows_status() {
