@@ -64,8 +64,7 @@ std::vector<ChartSpec> chart_specs(const std::vector<RunRecord>& runs) {
       {"grad_norm",
        "Gradient norm",
        "How hard a batch pulls at the weights. Spikes come from odd batches or an unstable run; above the "
-       "dashed "
-       "line gradients are scaled down to it.",
+       "dashed line gradients are scaled down to it.",
        {{"grad_norm", "gradient norm", "smoothed"}},
        true},
       {"speed",

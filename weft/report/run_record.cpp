@@ -29,17 +29,13 @@ std::string problem_of(Env& env, const std::string& dir) {
   return "";
 }
 
-/// The keys that were chosen: unknown, so none, for a config of another version.
-std::set<std::string> chosen_in(Env& env, const std::string& path) {
-  try {
-    std::vector<std::string> warnings;
-    Config config = load_config(path, {}, &warnings, env);
-    resolve(&config);
-    const auto keys = chosen_keys(config);
-    return {keys.begin(), keys.end()};
-  } catch (const Error&) {
-    return {};
-  }
+/// The keys that were chosen: unknown, so none, without a config.
+std::set<std::string> chosen_in(Env& env, const std::string& dir) {
+  std::optional<Config> config = saved_config(env, dir);
+  if (!config) return {};
+  resolve(&*config);
+  const auto keys = chosen_keys(*config);
+  return {keys.begin(), keys.end()};
 }
 
 OpTimes read_op_times(Env& env, const std::string& path) {
@@ -68,7 +64,7 @@ RunRecord read_run(Env& env, const std::string& dir) {
   run.samples = read_samples(env, dir);
   if (const std::string path = dir + "/config.toml"; env.exists(path)) {
     run.config = toml_values(env.read(path));
-    run.chosen = chosen_in(env, path);
+    run.chosen = chosen_in(env, dir);
   }
   if (const std::string path = dir + "/op_times.json"; env.exists(path))
     run.op_times = read_op_times(env, path);
@@ -81,6 +77,17 @@ std::string RunRecord::value(const std::string& key) const {
   for (const auto& [each, text] : config)
     if (each == key) return text;
   return "";
+}
+
+std::optional<Config> saved_config(Env& env, const std::string& run_dir) {
+  const std::string path = run_dir + "/config.toml";
+  if (!env.exists(path)) return {};
+  try {
+    std::vector<std::string> warnings;
+    return load_config(path, {}, &warnings, env);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 std::vector<SampledText> read_samples(Env& env, const std::string& run_dir) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/base/config.h"
 #include "weft/base/env.h"
 #include "weft/report/metrics.h"
 
@@ -43,6 +44,9 @@ struct RunRecord {
   std::string value(const std::string& key) const;
   int64_t last_step() const { return metrics.step.back(); }
 };
+
+/// A run's config; none if it has none that this version reads.
+std::optional<Config> saved_config(Env& env, const std::string& run_dir);
 
 std::vector<SampledText> read_samples(Env& env, const std::string& run_dir);
 

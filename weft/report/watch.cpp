@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 
 #include "weft/base/batch_ramp.h"
-#include "weft/base/error.h"
 #include "weft/base/run_lock.h"
 #include "weft/report/loss_plot.h"
 #include "weft/report/step_log.h"
@@ -28,17 +27,6 @@ constexpr int kLeastPlotRows = 5, kMostPlotRows = 24;
 const char* const kBold = "\x1b[1m";
 const char* const kDim = "\x1b[2m";
 const char* const kPlain = "\x1b[0m";
-
-std::optional<TrainConfig> plan_of(Env& env, const std::string& dir) {
-  const std::string path = dir + "/config.toml";
-  if (!env.exists(path)) return {};
-  try {
-    std::vector<std::string> warnings;
-    return load_config(path, {}, &warnings, env).train;
-  } catch (const Error&) {
-    return {};  // written by another version
-  }
-}
 
 /// "━━━━━━────"
 std::string progress_bar(double share, int width) {
@@ -129,7 +117,10 @@ RunWatch::RunWatch(Env& env, std::string run_dir) : env_(env), dir_(std::move(ru
 
 bool RunWatch::poll() {
   const bool news = reader_.poll();
-  if (news) plan_ = plan_of(env_, dir_);
+  if (news) {
+    const std::optional<Config> config = saved_config(env_, dir_);
+    plan_ = config ? std::optional(config->train) : std::nullopt;
+  }
   std::vector<SampledText> samples = read_samples(env_, dir_);  // written after their step's metrics
   const bool new_samples = samples.size() != samples_.size();
   samples_ = std::move(samples);
