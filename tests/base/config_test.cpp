@@ -169,7 +169,7 @@ TEST_F(ConfigTest, ReportsASingleProblemOnOneLine) {
             "demo.toml:1: model.dim = {...}: expected an integer in [1, 1048576]");
   EXPECT_EQ(
       report("[zoo]\n"),
-      "demo.toml:1: unknown section [zoo]; the sections are model, data, train, optim, precision, memory, "
+      "demo.toml:1: unknown section [zoo]; the sections are model, data, train, optim, parallel, comm, precision, memory, "
       "checkpoint, log");
   EXPECT_EQ(report("[optim]\nlr = inf\n"), "demo.toml:2: optim.lr = inf: expected a number in (0, 1]");
   EXPECT_EQ(report("[optim]\nlr = 1.0000001\n"),

@@ -36,6 +36,12 @@ void resolve(Config* config) {
   resolve(&config->model);
   if (config->model.position == "learned" && config->model.max_positions == 0)
     config->model.max_positions = config->train.seq_len;
+  ParallelConfig& parallel = config->parallel;
+  if (parallel.gradient_sync.empty()) parallel.gradient_sync = parallel.zero >= 2 ? "each" : "last";
+  PrecisionConfig& precision = config->precision;
+  if (precision.params.empty()) precision.params = precision.compute;
+  if (precision.gradients.empty()) precision.gradients = precision.compute;
+  if (precision.reduce.empty()) precision.reduce = precision.gradients;
   OptimConfig& optim = config->optim;
   if (optim.schedule == "constant") return;
   if (optim.decay_steps == 0) optim.decay_steps = config->train.steps;

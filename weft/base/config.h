@@ -129,9 +129,30 @@ struct OptimConfig {
   double min_lr_ratio = 0.1;         // final lr / lr
 };
 
+/// [parallel]
+struct ParallelConfig {
+  int64_t dp_replicate = 1;  // data-parallel replicas of the sharded model (HSDP)
+  int64_t dp_shard = -1;     // data-parallel ranks that share one copy of the model's state; -1: what is left
+  int64_t zero = 1;  // what dp_shard ranks share: 0 nothing, 1 optimizer, 2 also gradients, 3 also params
+  bool reshard_after_forward = true;  // zero 3: free a unit after its forward, gather it again for backward
+  std::string gradient_sync;          // each | last micro-batch reduces; "": each from zero 2 on
+  int64_t check_replicas = 0;         // steps between checks that copies agree; 0: off
+};
+
+/// [comm]
+struct CommConfig {
+  std::string progress = "poll";  // poll | thread
+  double timeout = 600;           // seconds
+  bool check = false;             // compare each operation's fingerprint over its group first
+  bool shared_memory = true;      // unit buffers in shared memory where a group lies inside one node
+};
+
 /// [precision]
 struct PrecisionConfig {
-  std::string compute = "fp32";  // fp32 | fp64 (everything, checkpoint included)
+  std::string compute = "fp32";  // fp32 | fp64
+  std::string params;            // of the weights that the optimizer updates, and its state; "": compute
+  std::string gradients;         // accumulated in this; "": compute
+  std::string reduce;            // summed over ranks in this; "": gradients
 };
 
 /// [memory]
@@ -165,6 +186,8 @@ struct Config {
   DataConfig data;
   TrainConfig train;
   OptimConfig optim;
+  ParallelConfig parallel;
+  CommConfig comm;
   PrecisionConfig precision;
   MemoryConfig memory;
   CheckpointConfig checkpoint;

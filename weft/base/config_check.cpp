@@ -249,6 +249,14 @@ std::vector<Problem> config_problems(const Config& config) {
     }
   }
   check_profile(config, &problems);
+  if (config.parallel.dp_shard == 0) {
+    problems.push_back({{"parallel.dp_shard"}, "expected a number of ranks, or -1 for all that are left"});
+  }
+  if (config.parallel.gradient_sync == "each" && config.parallel.zero < 2) {
+    problems.push_back({{"parallel.gradient_sync", "parallel.zero"},
+                        "zero = 0 and 1 keep whole gradients, so reducing them once a step, \"last\", is all "
+                        "there is"});
+  }
   if (config.log.run_dir.empty()) problems.push_back({{"log.run_dir"}, "expected a directory"});
   return problems;
 }

@@ -28,7 +28,7 @@ bool has_validation(const DataConfig& data) {
 }
 
 // The upper bounds keep products such as n_layers * dim * ffn_dim * 8 bytes inside an int64.
-constexpr double kMaxSteps = 1e12, kMaxWidth = 1 << 20, kMaxSeed = 1e15;
+constexpr double kMaxSteps = 1e12, kMaxWidth = 1 << 20, kMaxSeed = 1e15, kMaxRanks = 1 << 20;
 
 std::vector<Key> model_keys() {
   return {
@@ -251,8 +251,40 @@ std::vector<Key> optim_keys() {
 
 std::vector<Key> other_keys() {
   return {
+      {KEY(parallel, dp_replicate), between(1, kMaxRanks), "ranks",
+       "Replicas of what the dp_shard ranks hold together (HSDP)."},
+      {KEY(parallel, dp_shard), between(-1, kMaxRanks), "ranks",
+       "Data-parallel ranks that share one copy of the training state, as zero says. -1: all that are left."},
+      {KEY(parallel, zero), between(0, 3), "",
+       "What the dp_shard ranks share instead of each holding all of it (ZeRO): 0 nothing, 1 the optimizer's "
+       "state and weights, 2 also the gradients, 3 also the weights that the model computes with."},
+      {KEY(parallel, reshard_after_forward), anything(), "",
+       "Free a block's gathered weights after its forward pass, and gather them again for backward.",
+       WHEN("parallel.zero is 3", c.parallel.zero == 3)},
+      {KEY(parallel, gradient_sync), one_of({"", "each", "last"}), "",
+       "The micro-batches of a step after which gradients are reduced: each, so that only shards of them are "
+       "kept, or the last, which sends less. \"\": each where zero is 2 or 3."},
+      {KEY(parallel, check_replicas), between(0, kMaxSteps), "steps",
+       "Steps between checks that every copy of a weight has the same bits. 0: never."},
+
+      {KEY(comm, progress), one_of({"poll", "thread"}), "",
+       "Who moves messages on while a rank computes: the rank itself, between ops, or a thread of its own."},
+      {KEY(comm, timeout), above(0, 1e6), "seconds",
+       "A rank that waits longer than this for others ends the job and says who waits for whom."},
+      {KEY(comm, check), anything(), "",
+       "Before each operation, compare what the ranks are about to do. Slow: for finding errors."},
+      {KEY(comm, shared_memory), anything(), "",
+       "Ranks of one machine reduce and gather in memory that they share."},
+
       {KEY(precision, compute), one_of({"fp32", "fp64"}), "",
-       "Number format of everything: weights, gradients, optimizer state, checkpoint."},
+       "Number format of activations and of the weights that the model computes with."},
+      {KEY(precision, params), one_of({"", "fp32", "fp64"}), "",
+       "Number format of the weights that the optimizer updates, of its state and of checkpoints. \"\": "
+       "compute."},
+      {KEY(precision, gradients), one_of({"", "fp32", "fp64"}), "",
+       "Number format in which gradients are accumulated. \"\": compute."},
+      {KEY(precision, reduce), one_of({"", "fp32", "fp64"}), "",
+       "Number format in which gradients are sent and summed over ranks. \"\": gradients."},
 
       {KEY(memory, loss_chunk), between(0, 1 << 30), "tokens",
        "Tokens whose logits exist at once. 0: as many as give about 16 MB of logits."},
@@ -319,6 +351,8 @@ const std::vector<Section>& config_sections() {
       {"data", "Token files, and how samples are drawn from them."},
       {"train", "Length and batches of the run."},
       {"optim", "The optimizer and its learning rate."},
+      {"parallel", "The mesh of ranks, and what data-parallel ranks share."},
+      {"comm", "How ranks communicate."},
       {"precision", "Number formats."},
       {"memory", "What is traded for memory."},
       {"checkpoint", "When the run is saved and resumed."},

@@ -7,18 +7,16 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "weft/comm/mesh.h"
+
 namespace weft {
 
 class ParamUnit;
-
-/// Axes of the mesh over which a parameter may be split or its gradient partial.
-enum class Axis { dp_replicate, dp_shard, cp, tp };
 
 /// How a parameter lies over the tensor-parallel ranks.
 struct Placement {
@@ -42,8 +40,7 @@ struct ParamSpec {
   std::vector<int64_t> shape;  // global
   Init init;
   Placement placement;
-  std::set<Axis> partial = {Axis::dp_replicate, Axis::dp_shard,
-                            Axis::cp};  // axes its gradient is summed over
+  Axes partial = {Axis::dp_replicate, Axis::dp_shard, Axis::cp};  // axes its gradient is summed over
 };
 
 /// How a param is trained, as [optim] has it (set_update_rules in optim/update_rule.h).
