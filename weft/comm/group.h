@@ -3,7 +3,7 @@
 // that compare volumes with the papers' formulas.
 //
 // All ranks of a group issue the same operations on it in the same order. Operations are asynchronous: they
-// return a Work, and until its wait() has returned the tensors are the operation's. Sums are deterministic:
+// return a Request, and until its wait() has returned the tensors are the operation's. Sums are deterministic:
 // made in the order of the ranks, so a rank's copy has the same bits as every other's; bf16 and fp16 are
 // accumulated in fp32. Tensors are contiguous, on the CPU, of any dtype and of any size (beyond 2^31 elements
 // too).
@@ -22,19 +22,25 @@
 #include <ATen/core/Tensor.h>
 
 #include "weft/base/config.h"
+#include "weft/base/error.h"
 
 namespace weft {
+
+/// The ranks are not together any more: nothing that needs them all can follow, a checkpoint neither.
+struct CommError : Error {
+  using Error::Error;
+};
 
 enum class ReduceOp { sum, max };
 
 class Operation;  // one that is under way
 
-/// A handle on an operation that was issued. A copy is a handle on the same one; one that is dropped lets it
+/// An operation that was issued. A copy is a handle on the same one; one that is dropped lets it
 /// finish in its own time.
-class Work {
+class Request {
  public:
-  Work() = default;  // nothing to wait for
-  explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  Request() = default;  // nothing to wait for
+  explicit Request(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool test();  // moves it on, without waiting: is it done?
   void wait();
 
@@ -63,26 +69,29 @@ class Group {
   virtual ~Group() = default;
   Group(const Group&) = delete;
 
+  /// Of a process that shares nothing with others.
+  static std::shared_ptr<Group> alone();
+
   const std::string& name() const;            // "dp_shard"
   const std::vector<int64_t>& ranks() const;  // of the job, in the order of the group
   int rank() const;                           // this process's place in it
   int size() const;
 
   /// tensor = the sum, or the maximum, of all ranks' tensors.
-  Work all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::sum);
+  Request all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::sum);
   /// output [size * n] = all ranks' inputs [n], one behind the other. input may be its own place in output.
-  Work all_gather(at::Tensor output, at::Tensor input);
+  Request all_gather(at::Tensor output, at::Tensor input);
   /// output [n] = this rank's piece of the sum of all ranks' inputs [size * n]. output may be its own place
   /// in input; the rest of input is left undefined.
-  Work reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op = ReduceOp::sum);
+  Request reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op = ReduceOp::sum);
   /// Piece r of input goes to rank r, and piece r of output comes from it. Counts are in elements along dim
   /// 0.
-  Work all_to_all(at::Tensor output, at::Tensor input, const std::vector<int64_t>& output_counts,
+  Request all_to_all(at::Tensor output, at::Tensor input, const std::vector<int64_t>& output_counts,
                   const std::vector<int64_t>& input_counts);
-  Work broadcast(at::Tensor tensor, int root);
-  Work send(at::Tensor tensor, int peer, int tag);
-  Work recv(at::Tensor tensor, int peer, int tag);
-  Work batch(std::vector<P2P> messages);  // all at once: isend, irecv
+  Request broadcast(at::Tensor tensor, int root);
+  Request send(at::Tensor tensor, int peer, int tag);
+  Request recv(at::Tensor tensor, int peer, int tag);
+  Request batch(std::vector<P2P> messages);  // all at once: isend, irecv
   void barrier();
 
   /// A zeroed buffer in which this group's all_gather, reduce_scatter and all_reduce are fastest: memory
