@@ -32,9 +32,9 @@ SpanKind inner_kind(SpanKind kind) {
 }  // namespace
 
 std::string_view to_string(SpanKind kind) {
-  constexpr std::string_view kNames[] = {"other",      "embedding",  "attention", "mlp",
-                                         "norm",       "head",       "optimizer", "data",
-                                         "evaluation", "checkpoint", "sampling"};
+  constexpr std::string_view kNames[] = {"other", "embedding",  "attention",     "mlp",
+                                         "norm",  "head",       "communication", "optimizer",
+                                         "data",  "evaluation", "checkpoint",    "sampling"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -27,6 +27,7 @@ enum class SpanKind {
   mlp,
   norm,
   head,
+  communication,
   optimizer,
   data,
   evaluation,  // from here on: all that is done inside counts as this kind, layers too

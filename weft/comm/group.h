@@ -3,10 +3,10 @@
 // that compare volumes with the papers' formulas.
 //
 // All ranks of a group issue the same operations on it in the same order. Operations are asynchronous: they
-// return a Request, and until its wait() has returned the tensors are the operation's. Sums are deterministic:
-// made in the order of the ranks, so a rank's copy has the same bits as every other's; bf16 and fp16 are
-// accumulated in fp32. Tensors are contiguous, on the CPU, of any dtype and of any size (beyond 2^31 elements
-// too).
+// return a Request, and until its wait() has returned the tensors are the operation's. Sums are
+// deterministic: made in the order of the ranks, so a rank's copy has the same bits as every other's; bf16
+// and fp16 are accumulated in fp32. Tensors are contiguous, on the CPU, of any dtype and of any size (beyond
+// 2^31 elements too).
 //
 // Errors: a wait beyond comm.timeout, and under comm.check an operation that the other ranks do not issue,
 // throw Error naming the operation, the group, and the ranks that differ or are missing.
@@ -33,6 +33,7 @@ struct CommError : Error {
 
 enum class ReduceOp { sum, max };
 
+class MpiLink;
 class Operation;  // one that is under way
 
 /// An operation that was issued. A copy is a handle on the same one; one that is dropped lets it
@@ -66,16 +67,16 @@ using CommTotals = std::map<std::pair<std::string, std::string>, CommTotal>;  //
 
 class Group {
  public:
-  virtual ~Group() = default;
+  ~Group();
   Group(const Group&) = delete;
 
   /// Of a process that shares nothing with others.
   static std::shared_ptr<Group> alone();
 
-  const std::string& name() const;            // "dp_shard"
-  const std::vector<int64_t>& ranks() const;  // of the job, in the order of the group
-  int rank() const;                           // this process's place in it
-  int size() const;
+  const std::string& name() const { return name_; }             // "dp_shard"
+  const std::vector<int64_t>& ranks() const { return ranks_; }  // of the job, in the order of the group
+  int rank() const { return rank_; }                            // this process's place in it
+  int size() const { return int(ranks_.size()); }
 
   /// tensor = the sum, or the maximum, of all ranks' tensors.
   Request all_reduce(at::Tensor tensor, ReduceOp op = ReduceOp::sum);
@@ -87,7 +88,7 @@ class Group {
   /// Piece r of input goes to rank r, and piece r of output comes from it. Counts are in elements along dim
   /// 0.
   Request all_to_all(at::Tensor output, at::Tensor input, const std::vector<int64_t>& output_counts,
-                  const std::vector<int64_t>& input_counts);
+                     const std::vector<int64_t>& input_counts);
   Request broadcast(at::Tensor tensor, int root);
   Request send(at::Tensor tensor, int peer, int tag);
   Request recv(at::Tensor tensor, int peer, int tag);
@@ -98,6 +99,17 @@ class Group {
   /// shared with the others where the group lies inside one node and comm.shared_memory is on, else ordinary
   /// memory. Collective: every rank asks for as much.
   at::Tensor new_buffer(int64_t numel, at::ScalarType dtype);
+
+ private:
+  friend class World;
+  Group(std::string name, std::vector<int64_t> ranks, int rank, std::unique_ptr<MpiLink> link);
+  std::shared_ptr<Operation> begin(const char* kind);
+
+  std::string name_;
+  std::vector<int64_t> ranks_;
+  int rank_;
+  std::unique_ptr<MpiLink> link_;  // null: a group of one
+  int64_t operations_ = 0;         // collectives so far: their tags
 };
 
 /// Every rank's text, in the order of the group. Waits.
@@ -113,8 +125,11 @@ class World {
   /// Error if the environment speaks of ranks that cannot be reached.
   static World& join(const CommConfig& comm, const std::string& record_dir);
 
-  int64_t rank() const;
-  int64_t size() const;
+  /// The last thing that a process does which has not failed: waits for the others.
+  void leave();
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
 
   /// The group of these ranks of the job, this one among them. Collective over them.
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int64_t>& ranks);
@@ -122,7 +137,12 @@ class World {
   /// Moves on what is under way. Called between ops.
   static void poll();
 
-  CommTotals totals() const;
+  static CommTotals totals();
+
+ private:
+  World(int64_t rank, int64_t size) : rank_(rank), size_(size) {}
+
+  int64_t rank_, size_;
 };
 
 }  // namespace weft

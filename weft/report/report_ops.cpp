@@ -12,9 +12,9 @@ namespace {
 constexpr size_t kMostOps = 20;  // rows of a table
 
 /// In the order of a step, which is that of the bars and of the colours in page.css.
-const std::vector<std::string> kKinds = {"embedding",  "attention", "mlp",  "norm",
-                                         "head",       "optimizer", "data", "evaluation",
-                                         "checkpoint", "sampling",  "other"};
+const std::vector<std::string> kKinds = {"embedding",  "attention",     "mlp",       "norm",
+                                         "head",       "communication", "optimizer", "data",
+                                         "evaluation", "checkpoint",    "sampling",  "other"};
 
 size_t colour_of(const std::string& kind) {
   const auto found = std::find(kKinds.begin(), kKinds.end(), kind);

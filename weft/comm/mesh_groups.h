@@ -1,0 +1,39 @@
+// MeshGroups: the groups that a rank communicates in, by axes of the mesh.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "weft/comm/group.h"
+#include "weft/comm/mesh.h"
+
+namespace weft {
+
+class MeshGroups {
+ public:
+  /// The mesh lies over the first mesh.ranks() ranks of the world; this process is one of them.
+  MeshGroups(const Mesh& mesh, World& world);
+
+  /// Of a process that shares nothing with others.
+  static MeshGroups& alone();
+
+  const Mesh& mesh() const { return mesh_; }
+  int64_t rank() const { return rank_; }
+
+  /// The ranks that differ from this one on `axes` only. Made when first asked for, by all of them, then
+  /// kept.
+  Group& get(const Axes& axes);
+
+  /// Every rank of the mesh.
+  Group& all() { return get({kAxes.begin(), kAxes.end()}); }
+
+ private:
+  MeshGroups();
+
+  Mesh mesh_;
+  World* world_;
+  int64_t rank_;
+  std::map<Axes, std::shared_ptr<Group>> groups_;
+};
+
+}  // namespace weft
