@@ -11,6 +11,7 @@
 #include "weft/base/error.h"
 #include "weft/base/safetensors.h"
 #include "weft/checkpoint/tensor_io.h"
+#include "weft/param/param_unit.h"
 
 namespace weft {
 namespace {
@@ -136,7 +137,7 @@ void load_hf_weights(Env& env, const std::string& dir, const HfNames& names,
     const std::string name = name_in_files(place.name, where);
     const at::Tensor stored = read_tensor(*where.at(name), name);
     const at::Tensor rows = rows_of(place.transposed ? stored.t() : stored, place, *param);
-    param->weight().copy_(rows.reshape(param->shape()));
+    param->unit().set_master(*param, rows);
   }
 }
 

@@ -14,11 +14,11 @@
 
 namespace weft {
 
-/// Fills the params from `dir`/model.safetensors, or from the shards that `dir`/model.safetensors.index.json
-/// lists, where `names` says they lie. F64, F32, F16 and BF16 are read into the params' dtype (rounded to
-/// nearest where it is narrower). Buffers that are no weights, and an lm_head.weight that the model ties to
-/// its embedding, are left out. Throws one Error listing every tensor that is missing, unexpected, or of the
-/// wrong shape or dtype.
+/// Fills the params' master weights, as far as this rank owns them, from `dir`/model.safetensors, or from the
+/// shards that `dir`/model.safetensors.index.json lists, where `names` says they lie. F64, F32, F16 and BF16
+/// are read into the params' dtype (rounded to nearest where it is narrower). Buffers that are no weights,
+/// and an lm_head.weight that the model ties to its embedding, are left out. Throws one Error listing every
+/// tensor that is missing, unexpected, or of the wrong shape or dtype.
 void load_hf_weights(Env& env, const std::string& dir, const HfNames& names,
                      const std::vector<Param*>& params);
 

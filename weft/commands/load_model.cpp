@@ -18,7 +18,7 @@ LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& che
   Config config = load_config(run_dir + "/config.toml", {}, &warnings, env);
   resolve(&config);
   LoadedModel model;
-  model.decoder = std::make_unique<Decoder>(config.model, compute_dtype(config.precision));
+  model.decoder = std::make_unique<Decoder>(config.model, dtypes_of(config.precision).params);
   load_weights(env, checkpoint, model.decoder->params(), kind);
   model.opens_documents = config.data.document_mask && config.data.format == "indexed";
   if (env.exists(run_dir + "/tokenizer.json")) model.tokenizer_path = run_dir + "/tokenizer.json";

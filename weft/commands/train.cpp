@@ -8,7 +8,10 @@ int weft_train(const weft::Config& config) {
   return weft::guarded([&] {
     weft::catch_stop_signals();
     weft::set_up_process(config.train.threads);
-    weft::Trainer(config, weft::Env::system()).run();
+    weft::World& world = weft::World::join(config.comm, config.log.run_dir);
+    weft::MeshGroups groups(weft::Mesh(config.parallel, world.size()), world);
+    weft::Trainer(config, weft::Env::system(), groups).run();
+    world.leave();
     return 0;
   });
 }

@@ -16,9 +16,14 @@
 
 namespace weft {
 
-Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype) : model_(model), dtype_(dtype) {
+Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype)
+    : Decoder(model, Dtypes(dtype), ParallelConfig{}, MeshGroups::alone()) {}
+
+Decoder::Decoder(const ModelConfig& model, const Dtypes& dtypes, const ParallelConfig& parallel,
+                 MeshGroups& groups)
+    : model_(model), dtype_(dtypes.compute) {
   const auto new_unit = [&](const std::string& name) -> ParamUnit& {
-    return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtype));
+    return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtypes));
   };
   const auto vocab_matrix = [&](const std::string& name) {
     ParamSpec spec;
@@ -43,28 +48,34 @@ Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype) : model_(model)
   ParamUnit& head = new_unit("head");
   final_norm_ = Norm(model, head, "model.norm");
   head_ = model.tie_embeddings ? embedding_ : &head.add(vocab_matrix("lm_head.weight"));
-  check_memory();
-  for (const auto& unit : units_) unit->allocate();
+  check_memory(parallel, groups.mesh());
+  data_parallel_ = std::make_unique<DataParallel>(parallel, groups, units_, tied_units());
 }
 
-void Decoder::check_memory() const {
-  const double needed = 2.0 * double(numel()) * double(at::elementSize(dtype_));
+void Decoder::check_memory(const ParallelConfig& parallel, const Mesh& mesh) const {
+  const double shards = parallel.zero == 3 ? double(mesh.size(Axis::dp_shard)) : 1;
+  const double needed = 2.0 * double(numel()) * double(at::elementSize(dtype_)) / shards;
   const double machine = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
   if (needed > machine)
     fail(
         "the model's {} parameters take {}B for weights and gradients alone, and this machine has {}B: make "
-        "model.dim, "
-        "n_layers or vocab_size smaller",
+        "model.dim, n_layers or vocab_size smaller, or divide it among more ranks with parallel.zero = 3",
         short_count(double(numel())), short_count(needed), short_count(machine));
 }
 
 void Decoder::initialise(uint64_t seed) {
   for (const auto& unit : units_) unit->initialise(seed);
+  data_parallel_->publish();
 }
 
-void Decoder::zero_grad() {
-  const Span span(SpanLevel::phase, "zero_grad", SpanKind::optimizer);
-  for (const auto& unit : units_) unit->grads().zero_();
+std::vector<ParamUnit*> Decoder::units_of(size_t block) const {
+  std::vector<ParamUnit*> units{units_[block].get()};
+  if (block == head_block() && head_ == embedding_) units.push_back(units_.front().get());
+  return units;
+}
+
+std::vector<ParamUnit*> Decoder::tied_units() const {
+  return head_ == embedding_ ? std::vector{units_.front().get()} : std::vector<ParamUnit*>{};
 }
 
 std::vector<Param*> Decoder::params() const {
@@ -131,7 +142,7 @@ CrossEntropyOutput Decoder::head_loss(const at::Tensor& x, const MicroBatch& bat
 }
 
 double Decoder::forward_backward(const MicroBatch& batch, double normaliser, CrossEntropyOptions loss,
-                                 uint64_t seed, int64_t step) {
+                                 uint64_t seed, int64_t step, bool last_of_step) {
   loss.softcap = model_.final_softcap;
   PassContext pass = context(batch);
   pass.training = true, pass.seed = seed, pass.step = step;
@@ -140,53 +151,90 @@ double Decoder::forward_backward(const MicroBatch& batch, double normaliser, Cro
   // Units before the first that is trained need no backward, so their blocks keep nothing.
   const size_t first = first_trainable_unit();
   const at::Tensor embedded = [&] {
+    const Gathered gathered(*data_parallel_, units_of(0), units_of(1));
     const at::AutoGradMode records(first == 0);
     return embed(pass);
   }();
   at::Tensor x = embedded;
   std::vector<at::Tensor> inputs, outputs;  // of the layers that backward passes through
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
-    const bool passes = layer + 1 >= first;  // the layer's unit is the one after the embedding's
+    const size_t block = layer + 1;
+    const Gathered gathered(*data_parallel_, units_of(block), units_of(block + 1));
+    const bool passes = block >= first;
     const at::AutoGradMode records(passes);
     if (passes) inputs.push_back(x = leaf(x));
     x = layers_[layer]->forward(x, pass);
     if (passes) outputs.push_back(x);
   }
-  const at::Tensor last = leaf(x);
-  const CrossEntropyOutput head = head_loss(last, batch, normaliser, loss);
 
   const auto backward_block = [](const char* name, int64_t index, const at::Tensor& output,
                                  const at::Tensor& output_grad) {
     const Span span(SpanLevel::block, name, {.pass = Pass::backward, .index = index});
     backward(output, output_grad);
   };
-  backward_block("head", -1, head.total, at::ones_like(head.total));
-  at::Tensor grad = last.grad();
-  for (auto layer = int64_t(layers_.size()) - 1; !outputs.empty(); --layer) {
-    backward_block("layer", layer, outputs.back(), grad);
+  const auto units_above = [&](size_t block) {  // whose weights backward needs next
+    return block > std::max<size_t>(first, 1) ? units_of(block - 1) : std::vector<ParamUnit*>{};
+  };
+  at::Tensor grad;
+  const CrossEntropyOutput head = [&] {
+    const std::vector<ParamUnit*> units = units_of(head_block());
+    const Gathered gathered(*data_parallel_, units, units_above(head_block()));
+    for (ParamUnit* unit : units) data_parallel_->begin_gradients(*unit);
+    const at::Tensor input = leaf(x);
+    const CrossEntropyOutput output = head_loss(input, batch, normaliser, loss);
+    backward_block("head", -1, output.total, at::ones_like(output.total));
+    grad = input.grad();
+    for (ParamUnit* unit : units)  // a tied embedding gets gradients from its own block too
+      data_parallel_->reduce(*unit, unit != units_.front().get(), last_of_step);
+    return output;
+  }();
+  for (size_t block = layers_.size(); !outputs.empty(); --block) {
+    ParamUnit& unit = *units_[block];
+    const Gathered gathered(*data_parallel_, {&unit}, units_above(block));
+    data_parallel_->begin_gradients(unit);
+    backward_block("layer", int64_t(block) - 1, outputs.back(), grad);
     grad = inputs.back().grad();
     outputs.pop_back();  // frees the block's graph
     inputs.pop_back();
+    data_parallel_->reduce(unit, /*complete=*/true, last_of_step);
   }
-  if (first == 0) backward_block("embedding", -1, embedded, grad);
+  if (first == 0) {
+    ParamUnit& unit = *units_.front();
+    // Of the embedding's unit, only a norm's gradient needs weights.
+    std::optional<Gathered> gathered;
+    if (embedding_norm_) gathered.emplace(*data_parallel_, std::vector{&unit});
+    data_parallel_->begin_gradients(unit);
+    backward_block("embedding", -1, embedded, grad);
+    data_parallel_->reduce(unit, /*complete=*/true, last_of_step);
+  }
   return head.loss.item<double>();
 }
 
 at::Tensor Decoder::run(const PassContext& pass) const {
-  at::Tensor x = embed(pass);
-  for (const auto& layer : layers_) x = layer->forward(x, pass);
+  at::Tensor x;
+  for (size_t block = 0; block < head_block(); ++block) {
+    const Gathered gathered(*data_parallel_, units_of(block), units_of(block + 1));
+    x = block == 0 ? embed(pass) : layers_[block - 1]->forward(x, pass);
+  }
   return x;
 }
 
 double Decoder::loss(const MicroBatch& batch, double normaliser, int64_t chunk) {
   at::NoGradGuard no_grad;
   const CrossEntropyOptions options{.softcap = model_.final_softcap, .chunk = chunk};
-  return head_loss(run(context(batch)), batch, normaliser, options).loss.item<double>();
+  const at::Tensor x = run(context(batch));
+  const Gathered gathered(*data_parallel_, units_of(head_block()));
+  return head_loss(x, batch, normaliser, options).loss.item<double>();
+}
+
+at::Tensor Decoder::head_logits(const at::Tensor& x) const {
+  const Gathered gathered(*data_parallel_, units_of(head_block()));
+  return weft::logits(head_input(x), *head_, model_.final_softcap);
 }
 
 at::Tensor Decoder::logits(const MicroBatch& batch) {
   at::NoGradGuard no_grad;
-  return weft::logits(head_input(run(context(batch))), *head_, model_.final_softcap);
+  return head_logits(run(context(batch)));
 }
 
 std::vector<KvCache> Decoder::make_caches(int64_t capacity) const {
@@ -209,8 +257,7 @@ at::Tensor Decoder::next_logits(const at::Tensor& tokens, std::vector<KvCache>& 
                          .cu_seqlens = {0, n}};
   PassContext pass = context(batch);
   pass.caches = &caches;
-  const at::Tensor last = run(pass).narrow(0, n - 1, 1);
-  return weft::logits(head_input(last), *head_, model_.final_softcap).squeeze(0);
+  return head_logits(run(pass).narrow(0, n - 1, 1)).squeeze(0);
 }
 
 }  // namespace weft

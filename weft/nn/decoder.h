@@ -13,23 +13,23 @@
 #include "weft/nn/layers.h"
 #include "weft/nn/micro_batch.h"
 #include "weft/ops/cross_entropy.h"
+#include "weft/parallel/data_parallel.h"
 #include "weft/param/param_unit.h"
 
 namespace weft {
-
-/// The dtype of everything in a run: activations, weights, gradients, optimizer state.
-inline at::ScalarType compute_dtype(const PrecisionConfig& precision) {
-  return precision.compute == "fp64" ? at::kDouble : at::kFloat;
-}
 
 class Decoder {
  public:
   /// `model` must be resolved and its vocab_size known. Weights are zero until initialise() or a load. Throws
   /// Error if they cannot fit this machine.
+  Decoder(const ModelConfig& model, const Dtypes& dtypes, const ParallelConfig& parallel, MeshGroups& groups);
+
+  /// Of this process alone.
   Decoder(const ModelConfig& model, at::ScalarType dtype);
 
   void initialise(uint64_t seed);
-  void zero_grad();
+
+  DataParallel& data_parallel() { return *data_parallel_; }
 
   const ModelConfig& model() const { return model_; }
   const std::vector<std::unique_ptr<ParamUnit>>& units() const { return units_; }  // embedding, layers, head
@@ -44,9 +44,11 @@ class Decoder {
   size_t first_trainable_unit() const;
 
   /// Adds the micro-batch's gradients and returns its share of the loss, normaliser * sum of token losses.
-  /// `seed` and `step` key the dropout; the logits' soft-cap is the model's.
+  /// `seed` and `step` key the dropout; the logits' soft-cap is the model's. `last_of_step`: it is the step's
+  /// last, so gradients are on their way to the shards when this returns (DataParallel::finish_reductions
+  /// waits for them).
   double forward_backward(const MicroBatch& batch, double normaliser, CrossEntropyOptions loss, uint64_t seed,
-                          int64_t step);
+                          int64_t step, bool last_of_step = true);
 
   /// The same share of the loss, without dropout and gradients.
   double loss(const MicroBatch& batch, double normaliser, int64_t chunk);
@@ -60,18 +62,25 @@ class Decoder {
   at::Tensor next_logits(const at::Tensor& tokens, std::vector<KvCache>& caches);
 
  private:
-  void check_memory() const;                // Error if the weights and gradients cannot fit the machine
+  // Error if the weights and gradients of the ranks on this machine cannot fit.
+  void check_memory(const ParallelConfig& parallel, const Mesh& mesh) const;
+  // The units whose weights block 0 (embedding), 1, … (layers) or the last (head) computes with.
+  size_t head_block() const { return units_.size() - 1; }
+  std::vector<ParamUnit*> units_of(size_t block) const;
+  std::vector<ParamUnit*> tied_units() const;
   void check_length(int64_t length) const;  // Error if there are too few learned positions
   PassContext context(const MicroBatch& batch) const;
   at::Tensor embed(const PassContext& context) const;
   at::Tensor head_input(const at::Tensor& x) const;  // what the output projection takes: normed, scaled
   CrossEntropyOutput head_loss(const at::Tensor& x, const MicroBatch& batch, double normaliser,
                                const CrossEntropyOptions& options) const;
+  at::Tensor head_logits(const at::Tensor& x) const;
   at::Tensor run(const PassContext& context) const;  // embedding and layers, no gradients
 
   ModelConfig model_;
-  at::ScalarType dtype_;
+  at::ScalarType dtype_;  // of activations
   std::vector<std::unique_ptr<ParamUnit>> units_;
+  std::unique_ptr<DataParallel> data_parallel_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   Param* embedding_;
   Param* positions_ = nullptr;  // learned positions only

@@ -81,7 +81,7 @@ class CrossEntropy : public Op {
     dx.mul_(row);
     if (options_.softcap > 0) dx.mul_(1 - (x / options_.softcap).square());
     at::mm_out(dh, dx, weight);
-    if (head_.trainable()) head_.grad().addmm_(dx.t(), h);
+    if (head_.trainable()) add_product(head_.grad(), dx.t(), h);
   }
 
   Param& head_;

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "weft/base/error.h"
+#include "weft/comm/group.h"
 
 namespace weft {
 namespace {
@@ -34,6 +35,7 @@ std::string shapes_of(at::TensorList tensors) {
 
 template <class Run>
 variable_list in_span(const Op& op, Pass pass, at::TensorList taken, const Run& run) {
+  World::poll();  // messages under way move on between ops
   Span span(SpanLevel::op, op.name(), op.kind, {.pass = pass});
   variable_list given = run();
   span.did(op.work(pass, taken, given));

@@ -25,7 +25,8 @@ class Linear : public Op {
 
   std::vector<at::Tensor> backward(at::TensorList grads) override {
     const at::Tensor dy = grads[0].contiguous();
-    for_trainable(weights_, dy, [&](at::Tensor grad, const at::Tensor& d) { grad.addmm_(d.t(), x_.get()); });
+    for_trainable(weights_, dy,
+                  [&](at::Tensor grad, const at::Tensor& d) { add_product(grad, d.t(), x_.get()); });
     for_trainable(biases_, dy, [](at::Tensor grad, const at::Tensor& d) { grad.add_(d.sum(0)); });
     return {at::mm(dy, fused_weight(weights_))};
   }
@@ -70,12 +71,17 @@ void add_rows(at::Tensor table_grad, const at::Tensor& ids, const at::Tensor& dy
   const int64_t tokens = ids.numel(), dim = dy.size(1);
   const int64_t* id = ids.const_data_ptr<int64_t>();
   AT_DISPATCH_FLOATING_TYPES(dy.scalar_type(), "embedding_backward", [&] {
-    scalar_t* out = table_grad.data_ptr<scalar_t>();
     const scalar_t* in = dy.const_data_ptr<scalar_t>();
-    at::parallel_for(0, dim, 64, [&](int64_t begin, int64_t end) {
-      for (int64_t t = 0; t < tokens; ++t)
-        for (int64_t j = begin; j < end; ++j) out[id[t] * dim + j] += scalar_t(scale) * in[t * dim + j];
-    });
+    const auto add = [&](auto* out) {
+      at::parallel_for(0, dim, 64, [&](int64_t begin, int64_t end) {
+        for (int64_t t = 0; t < tokens; ++t)
+          for (int64_t j = begin; j < end; ++j) out[id[t] * dim + j] += scalar_t(scale) * in[t * dim + j];
+      });
+    };
+    if (table_grad.scalar_type() == at::kDouble)
+      add(table_grad.data_ptr<double>());
+    else
+      add(table_grad.data_ptr<float>());
   });
 }
 

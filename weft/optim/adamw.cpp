@@ -11,16 +11,20 @@ namespace weft {
 
 AdamW::AdamW(const OptimConfig& optim, const std::vector<std::unique_ptr<ParamUnit>>& units) : optim_(optim) {
   for (const auto& unit : units) {
-    UnitState state{unit.get(), {}, {}, {}};
-    for (const auto& param : unit->params()) {
-      if (!state.runs.empty() && state.runs.back().rule == param->update_rule())
-        state.runs.back().numel += param->numel();
+    if (!unit->trainable()) continue;
+    const Shard& shard = unit->shard();
+    const auto zeros = [&] {
+      return counted_zeros(MemoryKind::optimizer, shard.numel, shard.master.scalar_type());
+    };
+    UnitState state{unit.get(), zeros(), zeros(), {}};
+    unit->for_params_in(shard.begin, shard.end(), [&](const Param& param, int64_t begin, int64_t end) {
+      if (begin == end) return;
+      if (!state.runs.empty() && state.runs.back().rule == param.update_rule())
+        state.runs.back().numel += end - begin;
       else
-        state.runs.push_back({param->offset(), param->numel(), param->update_rule()});
-    }
+        state.runs.push_back({param.offset() + begin - shard.begin, end - begin, param.update_rule()});
+    });
     std::erase_if(state.runs, [](const UnitState::Run& run) { return !run.rule.trainable; });
-    if (state.runs.empty()) continue;  // all of it is frozen
-    state.exp_avg = at::zeros_like(unit->weights()), state.exp_avg_sq = at::zeros_like(unit->weights());
     states_.push_back(std::move(state));
   }
 }
@@ -30,15 +34,16 @@ void AdamW::step(const Update& update) {
   const at::Tensor step_number = at::scalar_tensor(double(update.t), at::kFloat);
   double bytes = 0;
   for (UnitState& state : states_) {
-    at::Tensor& grads = state.unit->grads();
-    if (update.gradient_scale != 1) grads.mul_(update.gradient_scale);
+    const Shard& shard = state.unit->shard();
+    at::Tensor grad = shard.grad;
+    if (update.gradient_scale != 1) grad.mul_(update.gradient_scale);
     for (const UnitState::Run& run : state.runs) {
       // Reads weights, gradients and both moments; writes all but the gradients.
-      bytes += 7.0 * double(run.numel) * double(grads.element_size());
+      bytes += 7.0 * double(run.numel) * double(grad.element_size());
       const auto part = [&](const at::Tensor& x) {
-        return std::vector<at::Tensor>{x.narrow(0, run.begin, run.numel)};
+        return std::vector<at::Tensor>{x.narrow(0, run.begin, run.numel).to(shard.master.scalar_type())};
       };
-      at::_fused_adamw_(part(state.unit->weights()), part(grads), part(state.exp_avg), part(state.exp_avg_sq),
+      at::_fused_adamw_(part(shard.master), part(grad), part(state.exp_avg), part(state.exp_avg_sq),
                         /*max_exp_avg_sqs=*/{}, {step_number}, update.lr * run.rule.lr_multiplier,
                         optim_.beta1, optim_.beta2, run.rule.decays ? update.weight_decay : 0, optim_.eps,
                         /*amsgrad=*/false,
@@ -48,24 +53,32 @@ void AdamW::step(const Update& update) {
   span.did({.flops = 0, .bytes = bytes});
 }
 
-const AdamW::UnitState& AdamW::state_of(const Param& param) const {
-  return *std::find_if(states_.begin(), states_.end(),
-                       [&](const UnitState& state) { return state.unit == &param.unit(); });
+const AdamW::UnitState* AdamW::state_of(const ParamUnit& unit) const {
+  const auto found =
+      std::ranges::find_if(states_, [&](const UnitState& state) { return state.unit == &unit; });
+  return found == states_.end() ? nullptr : &*found;
 }
 
-at::Tensor AdamW::exp_avg(const Param& param) const { return param.view_of(state_of(param).exp_avg); }
-at::Tensor AdamW::exp_avg_sq(const Param& param) const { return param.view_of(state_of(param).exp_avg_sq); }
+at::Tensor AdamW::exp_avg(const ParamUnit& unit) const {
+  const UnitState* state = state_of(unit);
+  return state ? state->exp_avg : at::Tensor();
+}
+at::Tensor AdamW::exp_avg_sq(const ParamUnit& unit) const {
+  const UnitState* state = state_of(unit);
+  return state ? state->exp_avg_sq : at::Tensor();
+}
 
-double gradient_norm(const std::vector<std::unique_ptr<ParamUnit>>& units) {
+double gradient_square_sum(const std::vector<std::unique_ptr<ParamUnit>>& units) {
   Span span(SpanLevel::phase, "gradient_norm", SpanKind::optimizer);
   double sum = 0, bytes = 0;
   for (const auto& unit : units) {
-    bytes += double(unit->grads().nbytes());
-    const double norm = at::linalg_vector_norm(unit->grads(), 2, {}, false, at::kDouble).item<double>();
+    const at::Tensor& grad = unit->shard().grad;
+    bytes += double(grad.nbytes());
+    const double norm = at::linalg_vector_norm(grad, 2, {}, false, at::kDouble).item<double>();
     sum += norm * norm;
   }
   span.did({.flops = 0, .bytes = bytes});
-  return std::sqrt(sum);
+  return sum;
 }
 
 double clip_coefficient(double norm, double clip_norm) {

@@ -1,4 +1,4 @@
-// AdamW (Loshchilov & Hutter 2019) over the units' flat buffers, and the global gradient norm.
+// AdamW (Loshchilov & Hutter 2019) over the shards that this rank owns of the units, and gradient clipping.
 #pragma once
 
 #include <cstdint>
@@ -24,33 +24,34 @@ class AdamW {
   /// `units` must outlive the optimizer, and their params' update rules be set.
   AdamW(const OptimConfig& optim, const std::vector<std::unique_ptr<ParamUnit>>& units);
 
-  /// One update of all trainable weights from the units' gradients, which it scales in place. A param's
-  /// multiplier applies to lr wherever it stands, its decay included.
+  /// One update of the shards' trainable master weights from their gradients, which it scales in place. A
+  /// param's multiplier applies to lr wherever it stands, its decay included.
   void step(const Update& update);
 
-  /// The moments of a param, as views: for checkpoints.
-  at::Tensor exp_avg(const Param& param) const;
-  at::Tensor exp_avg_sq(const Param& param) const;
+  /// The moments of a unit's shard [shard numel]: for checkpoints. Undefined where nothing of the unit is
+  /// trained.
+  at::Tensor exp_avg(const ParamUnit& unit) const;
+  at::Tensor exp_avg_sq(const ParamUnit& unit) const;
 
  private:
   struct UnitState {
     ParamUnit* unit;
-    at::Tensor exp_avg, exp_avg_sq;  // flat, like the unit's weights; zero where nothing is trained
-    struct Run {                     // neighbouring segments that are treated alike
+    at::Tensor exp_avg, exp_avg_sq;  // [shard numel]; zero where nothing is trained
+    struct Run {                     // neighbouring segments of the shard that are treated alike
       int64_t begin, numel;
       UpdateRule rule;
     };
     std::vector<Run> runs;
   };
-  const UnitState& state_of(const Param& param) const;
+  const UnitState* state_of(const ParamUnit& unit) const;
 
   OptimConfig optim_;
   std::vector<UnitState> states_;
 };
 
-/// sqrt of the sum of squares over every element of the model, accumulated in fp64. What is not trained has
-/// zero gradients and adds nothing.
-double gradient_norm(const std::vector<std::unique_ptr<ParamUnit>>& units);
+/// The sum of squares of the gradients in the shards of this rank, accumulated in fp64. What is not trained
+/// has zero gradients and adds nothing.
+double gradient_square_sum(const std::vector<std::unique_ptr<ParamUnit>>& units);
 
 /// What gradients are multiplied by so that their norm does not exceed clip_norm (0: no clipping).
 double clip_coefficient(double norm, double clip_norm);

@@ -16,20 +16,19 @@ class WeightAverage {
   /// Zero until start() or a load. `units` must outlive it.
   WeightAverage(double decay, const std::vector<std::unique_ptr<ParamUnit>>& units);
 
-  void start();   // average = weights
+  void start();   // average = master weights
   void update();  // average = decay * average + (1 - decay) * weights: after each update of theirs
 
-  /// A param's average, as a view: for checkpoints.
-  at::Tensor of(const Param& param) const;
+  /// The average of a unit's shard [shard numel]: for checkpoints.
+  at::Tensor of(const ParamUnit& unit) const;
 
-  /// Exchanges the average and the model's weights, without a copy: the model then computes with the average,
-  /// until the second call.
+  /// Exchanges the average and the master weights; the next call changes them back.
   void swap();
 
  private:
   struct UnitAverage {
     ParamUnit* unit;
-    at::Tensor average;  // flat, like the unit's weights
+    at::Tensor average;  // [shard numel]
   };
   double decay_;
   std::vector<UnitAverage> averages_;

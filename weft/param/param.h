@@ -70,6 +70,7 @@ class Param {
 
   /// This param's elements of a flat buffer laid out like its unit's, as a view in its shape.
   at::Tensor view_of(const at::Tensor& flat) const;
+  // Only while the unit has them.
   at::Tensor weight() const;
   at::Tensor grad() const;
 
@@ -85,5 +86,8 @@ class Param {
 /// that q, k and v (or gate and up) take one GEMM, forward and weight gradient.
 at::Tensor fused_weight(const std::vector<Param*>& params);
 at::Tensor fused_grad(const std::vector<Param*>& params);
+
+/// sum += a b, also where gradients are accumulated in another dtype than a and b have.
+void add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace weft

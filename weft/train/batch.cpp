@@ -33,15 +33,24 @@ MicroBatch make_micro_batch(const SampleSource& source, int64_t first, int64_t c
   return batch;
 }
 
+/// One token without a target.
+MicroBatch nothing_to_learn() { return micro_batch_of_rows(at::zeros({1, 1}, at::kLong)); }
+
 }  // namespace
 
 std::vector<MicroBatch> make_micro_batches(const SampleSource& source, int64_t first, int64_t count,
                                            const BatchOptions& options) {
   const Span span(SpanLevel::phase, "read_batch", SpanKind::data);
+  const auto bound = [&](int64_t rank) { return count * rank / options.data_ranks; };
+  const int64_t begin = bound(options.data_rank), end = bound(options.data_rank + 1);
+  const auto divided_by = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t most = divided_by(divided_by(count, options.data_ranks), options.micro_batch);
   std::vector<MicroBatch> batches;
-  for (int64_t done = 0; done < count; done += options.micro_batch)
-    batches.push_back(make_micro_batch(source, first + done, std::min(options.micro_batch, count - done),
-                                       done * options.seq_len, options));
+  for (int64_t i = 0; i < most; ++i) {
+    const int64_t from = begin + i * options.micro_batch, n = std::min(options.micro_batch, end - from);
+    batches.push_back(n > 0 ? make_micro_batch(source, first + from, n, from * options.seq_len, options)
+                            : nothing_to_learn());
+  }
   return batches;
 }
 

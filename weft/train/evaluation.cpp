@@ -5,17 +5,25 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "weft/comm/together.h"
+
 namespace weft {
 namespace {
 
 /// The model with its average for weights, as long as this lives.
 class WithAverage {
  public:
-  explicit WithAverage(WeightAverage& average) : average_(average) { average_.swap(); }
-  ~WithAverage() { average_.swap(); }
+  WithAverage(Decoder& decoder, WeightAverage& average) : decoder_(decoder), average_(average) { swap(); }
+  ~WithAverage() { swap(); }
   WithAverage(const WithAverage&) = delete;
 
  private:
+  void swap() {
+    average_.swap();
+    decoder_.data_parallel().publish();
+  }
+
+  Decoder& decoder_;
   WeightAverage& average_;
 };
 
@@ -30,11 +38,13 @@ std::string to_string(const Evaluation& evaluation) {
   return text;
 }
 
-Evaluator::Evaluator(const Config& config, std::vector<ValidationSource> sources, const BatchOptions& options)
+Evaluator::Evaluator(const Config& config, std::vector<ValidationSource> sources, const BatchOptions& options,
+                     Group& data_group)
     : sources_(std::move(sources)),
       options_(options),
       eval_sequences_(config.train.eval_sequences),
-      loss_chunk_(config.memory.loss_chunk) {}
+      loss_chunk_(config.memory.loss_chunk),
+      data_group_(data_group) {}
 
 int64_t Evaluator::available() const {
   int64_t sum = 0;
@@ -48,14 +58,17 @@ int64_t Evaluator::sequences(const SampleSource& source) const {
 
 Evaluator::Sum Evaluator::loss(const SampleSource& source, Decoder& decoder) const {
   const int64_t count = sequences(source);
-  Sum sum;
-  for (int64_t done = 0; done < count; done += options_.micro_batch) {
-    const auto batches =
-        make_micro_batches(source, done, std::min(options_.micro_batch, count - done), options_);
-    for (const MicroBatch& batch : batches) sum.loss += decoder.loss(batch, 1.0, loss_chunk_);
-    sum.targets += count_targets(batches);
+  const int64_t at_once = options_.micro_batch * options_.data_ranks;
+  double loss = 0, targets = 0;
+  for (int64_t done = 0; done < count; done += at_once) {
+    std::vector<MicroBatch> batches;
+    together(data_group_,
+             [&] { batches = make_micro_batches(source, done, std::min(at_once, count - done), options_); });
+    for (const MicroBatch& batch : batches) loss += decoder.loss(batch, 1.0, loss_chunk_);
+    targets += double(count_targets(batches));
   }
-  return sum;
+  const std::vector<double> sums = all_reduce(data_group_, {loss, targets});
+  return {sums[0], sums[1]};
 }
 
 double Evaluator::loss(Decoder& decoder, std::vector<std::pair<std::string, double>>* of_sources) const {
@@ -72,7 +85,7 @@ Evaluation Evaluator::evaluate(Decoder& decoder, WeightAverage* average) const {
   Evaluation result;
   result.loss = loss(decoder, &result.sources);
   if (average) {
-    const WithAverage with_average(*average);
+    const WithAverage with_average(decoder, *average);
     result.ema_loss = loss(decoder, nullptr);
   }
   return result;

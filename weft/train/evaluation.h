@@ -27,13 +27,16 @@ std::string to_string(const Evaluation& evaluation);
 
 class Evaluator {
  public:
-  /// Of each source the first train.eval_sequences sequences count (0: all).
-  Evaluator(const Config& config, std::vector<ValidationSource> sources, const BatchOptions& options);
+  /// Of each source the first train.eval_sequences sequences count (0: all). The ranks of `data_group` share
+  /// them, as `options` says.
+  Evaluator(const Config& config, std::vector<ValidationSource> sources, const BatchOptions& options,
+            Group& data_group);
 
   bool has_data() const { return !sources_.empty(); }
   int64_t available() const;  // sequences of all sources, evaluated or not
 
-  /// `average`: null if none is kept. Throws Error for damaged data; the weights then still are the model's.
+  /// `average`: null if none is kept. Throws Error for damaged data, on all ranks; the weights then still are
+  /// the model's.
   Evaluation evaluate(Decoder& decoder, WeightAverage* average) const;
 
   /// The tokens [seq_len + 1] of every sequence that counts, for a baseline.
@@ -41,9 +44,8 @@ class Evaluator {
 
  private:
   struct Sum {
-    double loss = 0;
-    int64_t targets = 0;
-    double mean() const { return targets > 0 ? loss / double(targets) : 0; }
+    double loss = 0, targets = 0;
+    double mean() const { return targets > 0 ? loss / targets : 0; }
   };
   int64_t sequences(const SampleSource& source) const;
   Sum loss(const SampleSource& source, Decoder& decoder) const;
@@ -52,6 +54,7 @@ class Evaluator {
   std::vector<ValidationSource> sources_;
   BatchOptions options_;
   int64_t eval_sequences_, loss_chunk_;
+  Group& data_group_;
 };
 
 }  // namespace weft

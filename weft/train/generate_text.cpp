@@ -35,7 +35,7 @@ void generate_text(Decoder& decoder, const Tokenizer& tokenizer, std::vector<int
     // A model's vocabulary may be padded beyond the tokenizer's: those rows stand for nothing.
     const at::Tensor logits = decoder.next_logits(at::tensor(tokens, at::kLong), caches)
                                   .narrow(0, 0, std::min(vocab, tokenizer.vocab_size()));
-    const int64_t next = sample_token(logits, options, i);
+    const int64_t next = decoder.data_parallel().first_ranks(sample_token(logits, options, i));
     if (next == tokenizer.eos_id()) break;
     emit(stream.push(int32_t(next)));
     tokens = {next};

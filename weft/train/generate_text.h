@@ -20,8 +20,8 @@ std::vector<int64_t> prompt_tokens(const Tokenizer& tokenizer, const std::string
 
 /// Samples up to `max_tokens` after `tokens`, with a KV cache, and stops at the end-of-text token; `emit`
 /// gets the text piece by piece, well-formed UTF-8. Ends too where a model's learned positions do. The text
-/// is f(weights, tokens, options). Throws Error for a token outside the model's vocabulary, and for more
-/// tokens than positions.
+/// is f(weights, tokens, options). All ranks of the model call it together. Throws Error for a token outside
+/// the model's vocabulary, and for more tokens than positions.
 void generate_text(Decoder& decoder, const Tokenizer& tokenizer, std::vector<int64_t> tokens,
                    int64_t max_tokens, const SamplingOptions& options,
                    const std::function<void(const std::string&)>& emit);

@@ -15,6 +15,8 @@
 #include "weft/base/error.h"
 #include "weft/base/trace.h"
 #include "weft/checkpoint/hf_weights.h"
+#include "weft/comm/dropped_sum.h"
+#include "weft/comm/together.h"
 #include "weft/data/bigram.h"
 #include "weft/ops/cross_entropy.h"
 #include "weft/optim/schedule.h"
@@ -53,14 +55,22 @@ std::string trainable_part(const Decoder& decoder) {
 
 }  // namespace
 
-Trainer::Trainer(Config config, Env& env)
-    : config_(std::move(config)), env_(env), guard_(config_.train), early_stop_(config_.train) {
+Trainer::Trainer(Config config, Env& env, MeshGroups& groups)
+    : config_(std::move(config)),
+      env_(env),
+      groups_(groups),
+      guard_(config_.train),
+      early_stop_(config_.train) {
   if (!config_.data.tokenizer.empty())
     tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(config_.data.tokenizer, env_));
   settle_vocabulary(&config_, tokenizer_.get());
   train_data_ = open_train(config_);
   std::vector<ValidationSource> valid_data = open_valid(config_);
-  batch_options_ = {.seq_len = config_.train.seq_len, .micro_batch = config_.train.micro_batch};
+  Group& data_group = groups_.get(kDataAxes);
+  batch_options_ = {.seq_len = config_.train.seq_len,
+                    .micro_batch = config_.train.micro_batch,
+                    .data_rank = data_group.rank(),
+                    .data_ranks = data_group.size()};
   if (config_.data.document_mask && config_.data.format == "indexed") {
     batch_options_.separator = tokenizer_ ? tokenizer_->eos_id().value_or(-1) : -1;
     if (batch_options_.separator < 0)
@@ -69,69 +79,91 @@ Trainer::Trainer(Config config, Env& env)
           "cannot be told apart");
   }
 
-  evaluator_ = std::make_unique<Evaluator>(config_, std::move(valid_data), batch_options_);
-  decoder_ = std::make_unique<Decoder>(config_.model, compute_dtype(config_.precision));
+  evaluator_ = std::make_unique<Evaluator>(config_, std::move(valid_data), batch_options_, data_group);
+  decoder_ =
+      std::make_unique<Decoder>(config_.model, dtypes_of(config_.precision), config_.parallel, groups_);
   set_update_rules(config_.optim, decoder_->params());
   optimizer_ = std::make_unique<AdamW>(config_.optim, decoder_->units());
   if (config_.optim.ema_decay > 0)
     average_ = std::make_unique<WeightAverage>(config_.optim.ema_decay, decoder_->units());
 
-  env_.create_dirs(config_.log.run_dir);
-  lock_ = std::make_unique<RunLock>(config_.log.run_dir);
+  const auto on_first = [&](const std::function<void()>& body) {
+    together(groups_.all(), [&] {
+      if (is_first()) body();
+    });
+  };
+  on_first([&] {
+    env_.create_dirs(config_.log.run_dir);
+    lock_ = std::make_unique<RunLock>(config_.log.run_dir);
+  });
   check_room_for_checkpoint();
   resume();
-  write_file_atomically(env_, config_.log.run_dir + "/config.toml", to_toml(config_));
-  if (tokenizer_)
-    write_file_atomically(env_, config_.log.run_dir + "/tokenizer.json", env_.read(config_.data.tokenizer));
-  log_ = std::make_unique<RunLog>(env_, config_, step_, [this](const std::string& text) { warn(text); });
+  on_first([&] {
+    write_file_atomically(env_, config_.log.run_dir + "/config.toml", to_toml(config_));
+    if (tokenizer_)
+      write_file_atomically(env_, config_.log.run_dir + "/tokenizer.json", env_.read(config_.data.tokenizer));
+    log_ = std::make_unique<RunLog>(env_, config_, step_, [this](const std::string& text) { warn(text); });
+  });
   flops_per_token_ = model_flops_per_token(*decoder_, config_.train.seq_len);
-  peak_flops_ = gemm_peak(env_, decoder_->units().front()->dtype());
+  peak_flops_ = all_reduce(groups_.all(), {gemm_peak(env_, dtypes_of(config_.precision).compute)}).front();
   say(fmt::format(
-      "{} parameters{}, {} layers, vocabulary {}; {} training sequences of {} tokens{}; {} threads, GEMM "
+      "{} parameters{}, {} layers, vocabulary {}; {} training sequences of {} tokens{}; {}{} threads, GEMM "
       "peak {}FLOP/s",
       short_count(double(decoder_->numel())), trainable_part(*decoder_), config_.model.n_layers,
       config_.model.vocab_size, train_data_->size(), config_.train.seq_len,
       evaluator_->has_data() ? fmt::format(", {} for validation", evaluator_->available()) : std::string(),
+      groups_.all().size() > 1 ? fmt::format("{} ranks, each ", groups_.all().size()) : std::string(),
       at::get_num_threads(), short_count(peak_flops_)));
 }
 
 void Trainer::say(const std::string& text) {
+  if (!is_first()) return;
   status_.finish();
   std::fputs((text + "\n").c_str(), stdout);  // not fmt::print, which throws when nobody reads any more
   std::fflush(stdout);
 }
 
 void Trainer::warn(const std::string& text) {
+  if (!is_first()) return;
   status_.finish();
   std::fputs(("weft: warning: " + text + "\n").c_str(), stderr);
 }
 
-void Trainer::check_room_for_checkpoint() const {
-  int64_t needed = 0;
-  for (const StateTensor& tensor : state_tensors()) needed += int64_t(tensor.data.nbytes());
-  const int64_t room = writable_bytes(config_.log.run_dir);
+void Trainer::check_room_for_checkpoint() {
+  double needed = 0;
+  for (const StateTensor& tensor : state_tensors(/*to_save=*/true)) needed += double(tensor.data.nbytes());
+  needed = all_reduce(groups_.all(), {needed}).front();
+  const auto room = double(writable_bytes(config_.log.run_dir));
   if (room < needed)
     fail(
         "{}: a checkpoint takes {}B and only {}B can be written there (free space, or the file size limit): "
         "free some, or choose another log.run_dir",
-        config_.log.run_dir, short_count(double(needed)), short_count(double(room)));
+        config_.log.run_dir, short_count(needed), short_count(room));
 }
 
-std::vector<StateTensor> Trainer::state_tensors() const {
+std::vector<StateTensor> Trainer::state_tensors(bool to_save) const {
   std::vector<StateTensor> tensors;
-  for (const Param* param : decoder_->params()) {
-    tensors.push_back({kWeight, param, param->weight()});
-    if (average_) tensors.push_back({kAverage, param, average_->of(*param)});
-    if (!param->trainable()) continue;
-    tensors.push_back({"exp_avg", param, optimizer_->exp_avg(*param)});
-    tensors.push_back({"exp_avg_sq", param, optimizer_->exp_avg_sq(*param)});
+  for (const auto& unit : decoder_->units()) {
+    const Shard& shard = unit->shard();
+    const auto [first, last] =
+        to_save ? decoder_->data_parallel().saved_range(*unit) : std::pair(shard.begin, shard.end());
+    unit->for_params_in(first, last, [&](const Param& param, int64_t begin, int64_t end) {
+      const auto enter = [&](const char* kind, const at::Tensor& flat) {
+        if (begin < end) tensors.push_back({kind, &param, shard.part_of(flat, param, begin, end)});
+      };
+      enter(kWeight, shard.master);
+      if (average_) enter(kAverage, average_->of(*unit));
+      if (!param.trainable()) return;
+      enter("exp_avg", optimizer_->exp_avg(*unit));
+      enter("exp_avg_sq", optimizer_->exp_avg_sq(*unit));
+    });
   }
   return tensors;
 }
 
 void Trainer::load(const Checkpoint& checkpoint) {
   // The checkpoint may have been made with another optim.freeze or ema_decay: what it lacks starts afresh.
-  std::vector<StateTensor> tensors = state_tensors();
+  std::vector<StateTensor> tensors = state_tensors(/*to_save=*/false);
   bool no_moments = false, no_average = false;
   std::erase_if(tensors, [&](const StateTensor& tensor) {
     if (tensor.kind == kWeight || checkpoint.find(tensor.kind, tensor.param->name())) return false;
@@ -139,6 +171,7 @@ void Trainer::load(const Checkpoint& checkpoint) {
     return true;
   });
   load_checkpoint(env_, checkpoint, tensors);
+  decoder_->data_parallel().publish();
   if (no_moments)
     warn(fmt::format("{} has no optimizer state of some parameters: theirs starts at zero", checkpoint.dir));
   if (!no_average) return;
@@ -154,14 +187,15 @@ void Trainer::resume() {
         "or remove them",
         checkpoint_root(config_));
   if (config_.checkpoint.resume)
-    checkpoint =
-        find_checkpoint(env_, checkpoint_root(config_), [&](const std::string& warning) { warn(warning); });
+    checkpoint = find_checkpoint(
+        env_, checkpoint_root(config_), [&](const std::string& warning) { warn(warning); });
   if (!checkpoint) {
     if (config_.model.from_hf.empty())
       decoder_->initialise(uint64_t(config_.train.seed));
     else
       load_hf_weights(env_, config_.model.from_hf, HfNames(read_hf_model(env_, config_.model.from_hf)),
                       decoder_->params());
+    decoder_->data_parallel().publish();
     if (average_) average_->start();
     return;
   }
@@ -194,7 +228,7 @@ void Trainer::save() {
                                 {"guard", guard_.state()},
                                 {"early_stop", early_stop_.state()},
                                 {"config", to_toml(config_)}};
-  save_checkpoint(env_, checkpoint_root(config_), step_, state, state_tensors(),
+  save_checkpoint(env_, checkpoint_root(config_), step_, state, state_tensors(/*to_save=*/true),
                   config_.checkpoint.keep_last);
   saved_step_ = step_;
 }
@@ -210,20 +244,30 @@ void Trainer::or_warn(const std::function<void()>& write) {
 Trainer::StepResult Trainer::train_step() {
   StepResult result;
   result.sequences = global_batch_at(config_.train, samples_);
-  const auto batches = make_micro_batches(*train_data_, samples_, result.sequences, batch_options_);
-  result.targets = count_targets(batches);
+  Group& data_group = groups_.get(kDataAxes);
+  std::vector<MicroBatch> batches;
+  together(data_group,
+           [&] { batches = make_micro_batches(*train_data_, samples_, result.sequences, batch_options_); });
+  const auto sum = [&](double value, const char* name) {
+    return dropped(name) ? value : all_reduce(data_group, {value}).front();
+  };
+  result.targets = int64_t(sum(double(count_targets(batches)), "targets over data ranks"));
   result.lr = learning_rate(config_.optim, updates_ + 1);
   result.weight_decay = weight_decay(config_.optim, config_.train.steps, updates_ + 1);
   if (result.targets == 0) {
     result.problem = "the batch has no targets";
     return result;
   }
-  decoder_->zero_grad();
+  DataParallel& data_parallel = decoder_->data_parallel();
+  data_parallel.zero_grad();
   const CrossEntropyOptions loss{.z_loss = config_.train.z_loss, .chunk = config_.memory.loss_chunk};
   for (const MicroBatch& batch : batches)
-    result.loss += decoder_->forward_backward(batch, 1.0 / double(result.targets), loss,
-                                              uint64_t(config_.train.seed), step_ + 1);
-  result.grad_norm = gradient_norm(decoder_->units());
+    result.loss +=
+        decoder_->forward_backward(batch, 1.0 / double(result.targets), loss, uint64_t(config_.train.seed),
+                                   step_ + 1, &batch == &batches.back());
+  data_parallel.finish_reductions();
+  result.loss = sum(result.loss, "loss over data ranks");
+  result.grad_norm = std::sqrt(data_parallel.sum_over_shards(gradient_square_sum(decoder_->units())));
   result.problem = guard_.check(result.loss, result.grad_norm);
   if (!result.problem.empty()) return result;
   optimizer_->step({.t = updates_ + 1,
@@ -231,6 +275,7 @@ Trainer::StepResult Trainer::train_step() {
                     .weight_decay = result.weight_decay,
                     .gradient_scale = clip_coefficient(result.grad_norm, config_.optim.clip_norm)});
   if (average_) average_->update();
+  data_parallel.publish();
   guard_.applied(result.grad_norm);
   ++updates_;
   return result;
@@ -260,6 +305,7 @@ void Trainer::handle_bad_step(const StepResult& result) {
 }
 
 void Trainer::report(const StepResult& result, double seconds, const std::optional<Evaluation>& evaluation) {
+  if (!is_first()) return;
   const Span span(SpanLevel::phase, "log");
   const int64_t step_tokens = result.sequences * config_.train.seq_len;
   const double rate = double(step_tokens) / seconds, mfu = rate * flops_per_token_ / peak_flops_;
@@ -298,6 +344,10 @@ void Trainer::report(const StepResult& result, double seconds, const std::option
       line["rss_mb"].get<double>(), 100 * mfu, result.lr, result.grad_norm));
 }
 
+bool Trainer::must_stop() {
+  return all_reduce(groups_.all(), {double(stop_requested())}, ReduceOp::max).front() > 0;
+}
+
 bool Trainer::shows_status() {
   if (step_ == config_.train.steps) return true;
   if (step_ % config_.log.every != 0) return false;
@@ -317,7 +367,7 @@ std::optional<Evaluation> Trainer::evaluate_if_due() {
   if (regular)
     early_stop_.enter(step_, evaluation.loss);  // the last step's, if it is extra, depends on train.steps
   std::string text = fmt::format("step {}  {}", step_, to_string(evaluation));
-  if (config_.log.bigram_baseline)
+  if (config_.log.bigram_baseline && is_first())
     text += fmt::format("  (interpolated bigram {:.4f}: {:+.4f})", baseline(), evaluation.loss - baseline());
   say(text);
   return evaluation;
@@ -338,7 +388,7 @@ void Trainer::sample_if_due() {
       std::string text;
       generate_text(*decoder_, *tokenizer_, tokens, config_.log.sample_tokens, options,
                     [&](const std::string& piece) { text += piece; });
-      log_->sample(step_, i, prompt, text);
+      if (log_) log_->sample(step_, i, prompt, text);
       say(fmt::format("step {}  sample: {}", step_, one_line(prompt + text, 160)));
     };
     try {
@@ -378,6 +428,8 @@ bool Trainer::iterate() {
   }
   report(result, seconds, evaluation);
   sample_if_due();
+  if (const int64_t every = config_.parallel.check_replicas; every > 0 && step_ % every == 0)
+    decoder_->data_parallel().check_replicas();
   const int64_t save_every = config_.checkpoint.save_every;
   if (save_every > 0 && step_ % save_every == 0) or_warn([&] { save(); });
   return evaluation || step_ == saved_step_;
@@ -387,13 +439,16 @@ bool Trainer::run() {
   if (step_ >= config_.train.steps)
     say(fmt::format("step {} of {} is done already", step_, config_.train.steps));
   Trace::global().restart();
-  Profile profile(env_, config_, step_, peak_flops_, [this](const std::string& text) { say(text); });
+  Config profiled = config_;
+  if (!is_first()) profiled.log.profile.clear();
+  Profile profile(env_, profiled, step_, peak_flops_, [this](const std::string& text) { say(text); });
   const int64_t first = step_;
   const auto write_op_times = [&] {
+    if (!is_first()) return;
     const std::string text = op_times_json(step_ - first, Trace::global().totals());
     or_warn([&] { write_file_atomically(env_, config_.log.run_dir + "/op_times.json", text); });
   };
-  while (step_ < config_.train.steps && !early_stop_.due() && !stop_requested()) {
+  while (step_ < config_.train.steps && !early_stop_.due() && !must_stop()) {
     profile.before_step(step_ + 1);
     const bool evaluated_or_saved = iterate_or_save();
     or_warn([&] { profile.after_step(step_); });
@@ -415,7 +470,7 @@ bool Trainer::run() {
 }
 
 void Trainer::finish() {
-  if (!config_.log.plot || step_ == 0) return;
+  if (!is_first() || !config_.log.plot || step_ == 0) return;
   or_warn([&] {
     const std::string& dir = config_.log.run_dir;
     write_report(env_, {dir}, dir + "/report.html");

@@ -30,11 +30,12 @@ namespace weft {
 class Trainer {
  public:
   /// Opens everything, initialises or resumes. `config` is resolved except for a vocab_size taken from the
-  /// tokenizer. Throws Error before anything in the run directory is changed where the input is at fault.
-  Trainer(Config config, Env& env);
+  /// tokenizer. Throws Error before anything in the run directory is changed where the input is at fault. All
+  /// ranks of the mesh make one together; the first of them writes what is one for the run.
+  Trainer(Config config, Env& env, MeshGroups& groups = MeshGroups::alone());
 
-  /// Trains to train.steps, to an early stop, or until SIGINT or SIGTERM, then saves. Returns whether the run
-  /// is over: false if the same command would go on.
+  /// Trains to train.steps, to an early stop, or until a rank is asked to stop, then saves. Returns whether
+  /// the run is over: false if the same command would go on.
   bool run();
 
  private:
@@ -53,21 +54,25 @@ class Trainer {
   void warn(const std::string& text);
   void warn_of_changes(const std::string& saved_config);  // keys that differ from the checkpoint's
   void say(const std::string& text);                      // a line that stays, beside the status line
+  bool is_first() const { return groups_.rank() == 0; }
+  bool must_stop();  // was any rank asked to?
   bool shows_status();
   void report(const StepResult& result, double seconds, const std::optional<Evaluation>& evaluation);
   void handle_bad_step(const StepResult& result);
-  void check_room_for_checkpoint() const;
+  void check_room_for_checkpoint();
   void save();
   // A full disk must not end a run that may find room at the next save.
   void or_warn(const std::function<void()>& write);
   void finish();  // plot and report
-  std::vector<StateTensor> state_tensors() const;
+  // What this rank loads, or what it writes.
+  std::vector<StateTensor> state_tensors(bool to_save) const;
   void load(const Checkpoint& checkpoint);  // the tensors
   double baseline();                        // an interpolated bigram's loss on the same sequences
 
   Config config_;
   Env& env_;
-  std::unique_ptr<RunLock> lock_;
+  MeshGroups& groups_;
+  std::unique_ptr<RunLock> lock_;  // the first rank's
   BatchOptions batch_options_;
   std::unique_ptr<Tokenizer> tokenizer_;  // none: the data is only numbers
   std::unique_ptr<SampleSource> train_data_;
@@ -77,7 +82,7 @@ class Trainer {
   std::unique_ptr<WeightAverage> average_;  // null: optim.ema_decay is 0
   StepGuard guard_;
   EarlyStop early_stop_;
-  std::unique_ptr<RunLog> log_;
+  std::unique_ptr<RunLog> log_;  // the first rank's
   StatusLine status_;
   std::chrono::steady_clock::time_point last_status_{};
 
