@@ -33,11 +33,21 @@ struct LogitsOptions {
   int64_t threads = 0;
 };
 
+struct ParityOptions {
+  std::string table;                   // TOML
+  std::string output = "runs/parity";  // directory of the rows' runs
+  bool full = false;                   // every combination of choices, not only every pair
+  bool mutations = false;              // drop one sum after the other: each must turn a row red
+  int64_t fresh = 0;       // so many rows, each started as `weft train` by itself; 0: all, within one job
+  std::string executable;  // weft's
+};
+
 }  // namespace weft
 
 extern "C" {
 int weft_train(const weft::Config& config);
 int weft_generate(const weft::GenerateOptions& options);
 int weft_logits(const weft::LogitsOptions& options);
+int weft_parity(const weft::ParityOptions& options);
 int weft_info();
 }

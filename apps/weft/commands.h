@@ -20,6 +20,7 @@ void add_logits_command(CLI::App& app, int* status);
 void add_config_command(CLI::App& app, int* status);
 void add_tokenizer_command(CLI::App& app, int* status);
 void add_data_command(CLI::App& app, int* status);
+void add_parity_command(CLI::App& app, int* status);
 void add_info_command(CLI::App& app, int* status);
 
 /// Adds `--set SECTION.KEY=VALUE`, repeatable.

@@ -26,6 +26,7 @@ void add_commands(CLI::App& app, int* status) {
   add_data_command(app, status);
   add_config_command(app, status);
   add_logits_command(app, status);
+  add_parity_command(app, status);
   add_info_command(app, status);
 }
 

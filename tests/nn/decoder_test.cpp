@@ -46,7 +46,7 @@ double targets_of(const std::vector<MicroBatch>& batches) {
 
 // Loss and all gradients, one flat tensor.
 std::pair<double, at::Tensor> run(Decoder& decoder, const std::vector<MicroBatch>& batches) {
-  decoder.zero_grad();
+  decoder.data_parallel().zero_grad();
   double loss = 0;
   const double normaliser = 1 / targets_of(batches);
   for (const auto& batch : batches)
@@ -106,7 +106,7 @@ void check_gradient(const ModelConfig& model, const MicroBatch& batch) {
       return loss;
     };
     const double measured = (loss_at(step) - loss_at(-step)) / (2 * step);
-    decoder.zero_grad();
+    decoder.data_parallel().zero_grad();
     decoder.forward_backward(batch, normaliser, {.chunk = 3}, 5, 2);
     const double exact = (unit->grads() * direction).sum().item<double>();
     EXPECT_NEAR(measured, exact, 1e-7 * std::max(1.0, std::abs(exact))) << unit->name();

@@ -70,8 +70,10 @@ TEST(AdamW, FollowsThePaper) {
   for (size_t i = 0; i < references.size(); ++i) {
     const Param& param = *unit.params()[i];
     EXPECT_LT((param.weight() - references[i].w).abs().max().item<double>(), 1e-14) << param.name();
-    EXPECT_LT((adamw.exp_avg(param) - references[i].m).abs().max().item<double>(), 1e-15) << param.name();
-    EXPECT_LT((adamw.exp_avg_sq(param) - references[i].v).abs().max().item<double>(), 1e-15) << param.name();
+    EXPECT_LT((param.view_of(adamw.exp_avg(unit)) - references[i].m).abs().max().item<double>(), 1e-15)
+        << param.name();
+    EXPECT_LT((param.view_of(adamw.exp_avg_sq(unit)) - references[i].v).abs().max().item<double>(), 1e-15)
+        << param.name();
   }
   EXPECT_EQ(unit.weights()
                 .narrow(0, unit.numel(), unit.weights().numel() - unit.numel())
@@ -93,7 +95,7 @@ TEST(AdamW, AMultiplierOfZeroMovesOnlyTheMoments) {
   set_gradient(*all.front(), 1);
   adamw.step({.t = 1, .lr = 0.1, .weight_decay = 0.5});
   EXPECT_TRUE(at::equal(c.weight(), before));
-  EXPECT_GT(adamw.exp_avg(c).abs().min().item<double>(), 0);
+  EXPECT_GT(c.view_of(adamw.exp_avg(*all.front())).abs().min().item<double>(), 0);
 }
 
 TEST(AdamW, LeavesFrozenParamsAlone) {
@@ -108,7 +110,9 @@ TEST(AdamW, LeavesFrozenParamsAlone) {
   for (const auto& param : all.front()->params()) {
     const bool same = at::equal(param->weight(), param->view_of(before));
     EXPECT_EQ(same, !param->trainable()) << param->name();
-    EXPECT_EQ(adamw.exp_avg(*param).abs().max().item<double>() == 0, !param->trainable()) << param->name();
+    EXPECT_EQ(param->view_of(adamw.exp_avg(*all.front())).abs().max().item<double>() == 0,
+              !param->trainable())
+        << param->name();
   }
 }
 
@@ -118,7 +122,7 @@ TEST(GradientNorm, CountsEveryElementInFp64) {
   double sum = 0;
   for (const auto& param : all.front()->params())
     for (int64_t i = 0; i < param->numel(); ++i) sum += std::cos(double(i)) * std::cos(double(i));
-  EXPECT_NEAR(gradient_norm(all), std::sqrt(sum), 1e-14);
+  EXPECT_NEAR(gradient_square_sum(all), sum, 1e-13);
   EXPECT_EQ(clip_coefficient(10, 0), 1);
   EXPECT_EQ(clip_coefficient(0.5, 1), 1);
   EXPECT_DOUBLE_EQ(clip_coefficient(4, 1), 1 / 4.000001);
@@ -190,13 +194,14 @@ TEST(WeightAverage, FollowsTheFormulaAndSwaps) {
     average.update();
     expected = 0.9 * expected + 0.1 * a.weight();
   }
-  EXPECT_LT((average.of(a) - expected).abs().max().item<double>(), 1e-14);
-  EXPECT_TRUE(at::equal(average.of(still), unmoved)) << "an average of what never changes keeps its bits";
+  EXPECT_LT((a.view_of(average.of(unit)) - expected).abs().max().item<double>(), 1e-14);
+  EXPECT_TRUE(at::equal(still.view_of(average.of(unit)), unmoved))
+      << "an average of what never changes keeps its bits";
 
-  const at::Tensor weight = a.weight().clone(), mean = average.of(a).clone();
+  const at::Tensor weight = a.weight().clone(), mean = a.view_of(average.of(unit)).clone();
   average.swap();
   EXPECT_TRUE(at::equal(a.weight(), mean));
-  EXPECT_TRUE(at::equal(average.of(a), weight));
+  EXPECT_TRUE(at::equal(a.view_of(average.of(unit)), weight));
   average.swap();
   EXPECT_TRUE(at::equal(a.weight(), weight));
 }

@@ -42,7 +42,7 @@ class ModelTrace : public testing::Test {
 
   static void step(Decoder& decoder, const MicroBatch& batch) {
     const Span span(SpanLevel::phase, "step", {.index = 1});
-    decoder.zero_grad();
+    decoder.data_parallel().zero_grad();
     decoder.forward_backward(batch, 1.0, {}, 5, 1);
   }
 };

@@ -94,7 +94,7 @@ TEST_F(TrainerTest, EqualsAHandMadeLoop) {
   for (size_t i = 0; i < batches.size(); ++i) {
     const auto t = int64_t(i) + 1;
     const auto& line = lines[i];
-    decoder.zero_grad();
+    decoder.data_parallel().zero_grad();
     double loss = 0, squares = 0;
     for (int64_t s = 0; s < batches[i]; ++s) {  // micro-batches of one
       const auto one = make_micro_batches(*data, samples++, 1, {.seq_len = 8, .micro_batch = 1});
@@ -180,9 +180,9 @@ TEST_F(TrainerTest, EvaluatesEachSourceAndTheAverage) {
   EXPECT_LT(relative(last.at("valid_loss_ema"), average / (5 * 8)), 1e-13);
   EXPECT_GT(relative(average, big + small), 1e-4) << "the average is something else";
 
-  EXPECT_EQ(to_string({.loss = 1.5, .sources = {{"a", 1}, {"b", 2.25}}, .ema_loss = 1.25}),
+  EXPECT_EQ(to_string(Evaluation{.loss = 1.5, .sources = {{"a", 1}, {"b", 2.25}}, .ema_loss = 1.25}),
             "validation loss 1.5000  (a 1.0000, b 2.2500)  with EMA weights 1.2500");
-  EXPECT_EQ(to_string({.loss = 1.5, .sources = {}, .ema_loss = {}}), "validation loss 1.5000");
+  EXPECT_EQ(to_string(Evaluation{.loss = 1.5, .sources = {}, .ema_loss = {}}), "validation loss 1.5000");
 }
 
 TEST_F(TrainerTest, ASkippedStepMovesNeitherWeightsNorAverage) {

@@ -68,13 +68,14 @@ struct ModelConfig {
   std::vector<double> rope_long_factors;   // longrope: the same beyond it
 
   double init_std = 0.02;
+  double norm_init_std = 0;          // of the norms' gains
   double dropout = 0;            // of the embedding and of each sub-layer's output
   double attention_dropout = 0;  // of the attention probabilities
 };
 
 /// [data]: token files and how samples are drawn from them.
 struct DataConfig {
-  std::string format = "indexed";  // indexed (.bin/.idx) | tensor (a safetensors file, in order)
+  std::string format = "indexed";  // indexed (.bin/.idx) | tensor (a safetensors file, in order) | mock
   std::vector<std::string> train;  // path prefixes of .bin/.idx pairs, or one safetensors file
   std::vector<std::string> valid;  // the same, each a source of its own; empty: split off by valid_fraction
   double valid_fraction = 0.05;    // last documents of train that are kept for validation

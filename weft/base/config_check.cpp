@@ -242,6 +242,9 @@ std::vector<Problem> config_problems(const Config& config) {
   if (config.data.format == "tensor" && config.data.train.size() > 1) {
     problems.push_back({{"data.train"}, "format = \"tensor\" reads one safetensors file"});
   }
+  if (config.data.format == "mock" && config.log.bigram_baseline) {
+    problems.push_back({{"log.bigram_baseline", "data.format"}, "\"mock\" data has nothing for it to learn"});
+  }
   std::set<std::filesystem::path> valid;
   for (const std::string& path : config.data.valid) {
     if (!valid.insert(std::filesystem::path(path).lexically_normal()).second) {
@@ -280,7 +283,7 @@ std::vector<std::string> shape_problems(const ModelConfig& model) {
 
 void check_for_training(const Config& config) {
   std::vector<std::string> problems;
-  if (config.data.train.empty()) {
+  if (config.data.train.empty() && config.data.format != "mock") {
     problems.push_back("data.train is empty: name what to train on (`weft data build` makes it from text)");
   }
   if (config.data.format == "indexed" && config.model.vocab_size == 0 && config.data.tokenizer.empty() &&
@@ -288,8 +291,9 @@ void check_for_training(const Config& config) {
     problems.push_back(
         "model.vocab_size is 0 and there is no data.tokenizer to take it from: set one of them");
   }
-  if (config.data.format == "tensor" && config.model.vocab_size == 0 && config.model.from_hf.empty()) {
-    problems.push_back("model.vocab_size is 0: data.format = \"tensor\" needs it");
+  if (config.data.format != "indexed" && config.model.vocab_size == 0 && config.model.from_hf.empty()) {
+    problems.push_back(
+        fmt::format("model.vocab_size is 0: data.format = \"{}\" needs it", config.data.format));
   }
   if (config.model.position == "learned" && config.model.max_positions < config.train.seq_len) {
     problems.push_back(

@@ -132,6 +132,9 @@ std::vector<Key> model_keys() {
        WHEN("rope_scaling is \"longrope\"", c.model.rope_scaling == "longrope")},
 
       {KEY(model, init_std), between(0, 10), "", "Standard deviation of the initial weights."},
+      {KEY(model, norm_init_std), between(0, 10), "",
+       "Standard deviation of the norms' initial gains, whose mean is 1: above 0 in tests, which must tell gains "
+       "apart."},
       {KEY(model, dropout), below(0, 1), "", "Dropout of the embedding and of each sub-layer's output."},
       {KEY(model, attention_dropout), below(0, 1), "", "Dropout of the attention probabilities."},
   };
@@ -139,9 +142,9 @@ std::vector<Key> model_keys() {
 
 std::vector<Key> data_keys() {
   return {
-      {KEY(data, format), one_of({"indexed", "tensor"}), "",
+      {KEY(data, format), one_of({"indexed", "tensor", "mock"}), "",
        "Pairs of .bin and .idx files (`weft data build`), or a safetensors file of tokens "
-       "[step, sequence, seq_len + 1], read in order."},
+       "[step, sequence, seq_len + 1], read in order; or random tokens without any file, to measure speed with."},
       {KEY(data, train), anything(), "paths",
        "Training data: prefixes of .bin/.idx pairs, or one safetensors file."},
       {KEY(data, valid), anything(), "paths",
@@ -380,7 +383,7 @@ const Key* find_key(const std::string& name) {
 }
 
 bool is_shape_key(const Key& key) {
-  return key.section() == "model" && key.name != "model.from_hf" && key.name != "model.init_std" &&
+  return key.section() == "model" && key.name != "model.from_hf" && key.name != "model.init_std" && key.name != "model.norm_init_std" &&
          key.name != "model.dropout" && key.name != "model.attention_dropout";
 }
 

@@ -213,6 +213,15 @@ void Group::barrier() {
 
 at::Tensor Group::new_buffer(int64_t numel, at::ScalarType dtype) { return at::zeros({numel}, dtype); }
 
+CommTotals operator-(CommTotals now, const CommTotals& before) {
+  for (const auto& [place, total] : before) {
+    CommTotal& left = now[place];
+    left.calls -= total.calls, left.bytes -= total.bytes, left.seconds -= total.seconds;
+  }
+  std::erase_if(now, [](const auto& entry) { return entry.second.calls == 0; });
+  return now;
+}
+
 std::vector<std::string> all_gather(Group& group, const std::string& text) {
   if (group.size() == 1) return {text};
   const at::Tensor lengths = at::zeros({group.size()}, at::kLong);
@@ -246,10 +255,8 @@ World& World::join(const CommConfig& comm, const std::string& /*record_dir*/) {
 }
 
 void World::leave() {
-  if (size_ > 1) {
-    stop_progress();
-    MpiLink::finalize();
-  }
+  stop_progress();
+  MpiLink::finalize();
 }
 
 std::shared_ptr<Group> World::group(const std::string& name, const std::vector<int64_t>& ranks) {

@@ -65,6 +65,9 @@ struct CommTotal {
 };
 using CommTotals = std::map<std::pair<std::string, std::string>, CommTotal>;  // by group name and operation
 
+/// What has been added since.
+CommTotals operator-(CommTotals now, const CommTotals& before);
+
 class Group {
  public:
   ~Group();

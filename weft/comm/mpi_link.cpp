@@ -53,7 +53,9 @@ void MpiLink::init() {
 
 void MpiLink::finalize() {
   const std::lock_guard lock(mpi_mutex());
-  MPI_Finalize();
+  int joined = 0;
+  MPI_Initialized(&joined);
+  if (joined) MPI_Finalize();
 }
 
 int MpiLink::world_rank() {

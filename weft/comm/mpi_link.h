@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#define OMPI_SKIP_MPICXX 1  // its C++ interface, long gone from the standard, would need a library more
 #include <mpi.h>
 
 namespace weft {
@@ -19,7 +20,8 @@ struct Message {
 
 class MpiLink {
  public:
-  /// Joins the job that a launcher started, or ends this process's part in it (all ranks together).
+  /// Joins the job that a launcher started, or ends this process's part in it (all ranks together), if it has
+  /// one.
   static void init();
   static void finalize();
   static int world_rank();

@@ -34,14 +34,12 @@ class Operation {
 
   const std::string& group() const { return group_; }
   const char* kind() const { return kind_; }
-  int64_t bytes() const { return bytes_; }  // sent so far
 
  private:
   std::string group_;
   const char* kind_;
   MpiLink& link_;
   int tag_;
-  int64_t bytes_ = 0;
   std::mutex mutex_;  // of the messages, against the progress thread
   std::vector<Message> messages_;
   std::exception_ptr error_;

@@ -64,7 +64,7 @@ void run_thread() {
 void Operation::send(const at::Tensor& tensor, int peer, int tag) {
   const std::lock_guard lock(mutex_);
   kept_.push_back(tensor);
-  bytes_ += int64_t(tensor.nbytes());
+  total_of(*this).bytes += int64_t(tensor.nbytes());
   link_.send(tensor.data_ptr(), int64_t(tensor.nbytes()), peer, tag < 0 ? tag_ : tag, &messages_);
 }
 
@@ -93,7 +93,6 @@ bool Operation::test() {
     if (next_.empty()) {
       done_ = true;
       kept_.clear();
-      total_of(*this).bytes += bytes_;
       leave(*this);
       break;
     }

@@ -6,6 +6,7 @@
 
 #include "weft/base/distinct_names.h"
 #include "weft/base/error.h"
+#include "weft/data/mock_data.h"
 #include "weft/data/shuffled_order.h"
 #include "weft/data/token_tensor.h"
 
@@ -42,7 +43,10 @@ int64_t train_end(const Config& config, const TokenStream& stream) {
 }  // namespace
 
 std::unique_ptr<SampleSource> open_train(const Config& config) {
-  WEFT_ASSERT(config.model.vocab_size > 0 && !config.data.train.empty(), "the config is not resolved");
+  WEFT_ASSERT(config.model.vocab_size > 0, "the config is not resolved");
+  if (config.data.format == "mock")
+    return std::make_unique<MockData>(uint64_t(config.data.seed), config.model.vocab_size);
+  WEFT_ASSERT(!config.data.train.empty(), "the config is not resolved");
   if (config.data.format == "tensor") {
     auto tensor =
         std::make_unique<TokenTensor>(config.data.train[0], config.train.seq_len, config.model.vocab_size);
@@ -57,6 +61,11 @@ std::unique_ptr<SampleSource> open_train(const Config& config) {
 
 std::vector<ValidationSource> open_valid(const Config& config) {
   WEFT_ASSERT(config.model.vocab_size > 0, "the config is not resolved");
+  if (config.data.format == "mock") {
+    std::vector<ValidationSource> mock(1);
+    mock[0] = {"mock", std::make_unique<MockData>(uint64_t(config.data.seed) + 1, config.model.vocab_size)};
+    return mock;
+  }
   const auto& paths = config.data.valid;
   std::vector<ValidationSource> sources;
   const std::vector<std::string> names = distinct_names(paths);

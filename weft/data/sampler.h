@@ -22,8 +22,8 @@ class SampleSource {
   /// Samples in one pass over the data.
   virtual int64_t size() const = 0;
   /// Fills out [seq_len + 1] with the sample at global index `index` >= 0. Training sources of indexed data
-  /// go on past size() with the next epoch; others end there. Throws Error, with file and position, for a
-  /// token id that is outside the vocabulary.
+  /// go on past size() with the next epoch; others end there. A token that is only input, no target, comes as
+  /// ~token. Throws Error, with file and position, for a token id that is outside the vocabulary.
   virtual void read(int64_t index, std::span<int64_t> out) const = 0;
 };
 

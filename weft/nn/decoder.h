@@ -40,6 +40,8 @@ class Decoder {
   bool is_table(const Param& param) const {
     return &param == positions_ || (&param == embedding_ && embedding_ != head_);
   }
+  /// The units whose weights two blocks use.
+  std::vector<ParamUnit*> tied_units() const;
   /// The first of units() with a trainable param: no unit below it takes part in backward.
   size_t first_trainable_unit() const;
 
@@ -67,7 +69,6 @@ class Decoder {
   // The units whose weights block 0 (embedding), 1, … (layers) or the last (head) computes with.
   size_t head_block() const { return units_.size() - 1; }
   std::vector<ParamUnit*> units_of(size_t block) const;
-  std::vector<ParamUnit*> tied_units() const;
   void check_length(int64_t length) const;  // Error if there are too few learned positions
   PassContext context(const MicroBatch& batch) const;
   at::Tensor embed(const PassContext& context) const;

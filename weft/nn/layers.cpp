@@ -31,7 +31,7 @@ ParamSpec spec_of(const std::string& name, std::vector<int64_t> shape, Init init
 }
 
 ParamSpec gain_of(const ModelConfig& model, const std::string& name, int64_t size) {
-  return spec_of(name + ".weight", {size}, {0, model.norm_unit_offset ? 0.0 : 1.0});
+  return spec_of(name + ".weight", {size}, {model.norm_init_std, model.norm_unit_offset ? 0.0 : 1.0});
 }
 
 Activation activation_named(const std::string& name) {

@@ -28,10 +28,10 @@ struct Placement {
   static Placement shard(int64_t dim) { return {Kind::Shard, dim, 1}; }
 };
 
-/// Initial value: normal(0, std), or a constant where std is 0.
+/// Initial value: normal(mean, std).
 struct Init {
   double std = 0;
-  double constant = 0;
+  double mean = 0;
 };
 
 /// What a layer declares.

@@ -14,15 +14,15 @@
 namespace weft {
 namespace {
 
-/// out[i - begin] = std * normal(key, i) for i in [begin, end). One counter makes two normals: elements 2c
+/// out[i - begin] = mean + std * normal(key, i) for i in [begin, end). One counter makes two normals: elements 2c
 /// and 2c + 1.
 template <class T>
-void draw_normals(T* out, uint64_t key, double std, int64_t begin, int64_t end) {
+void draw_normals(T* out, uint64_t key, const Init& init, int64_t begin, int64_t end) {
   at::parallel_for(begin / 2, (end + 1) / 2, 4096, [&](int64_t first, int64_t last) {
     for (int64_t c = first; c < last; ++c) {
       const auto [a, b] = philox_normals(key, uint64_t(c));
-      if (2 * c >= begin) out[2 * c - begin] = T(std * a);
-      if (2 * c + 1 < end) out[2 * c + 1 - begin] = T(std * b);
+      if (2 * c >= begin) out[2 * c - begin] = T(init.mean + init.std * a);
+      if (2 * c + 1 < end) out[2 * c + 1 - begin] = T(init.mean + init.std * b);
     }
   });
 }
@@ -87,12 +87,12 @@ void ParamUnit::initialise(uint64_t seed) {
     at::Tensor part = shard_.part_of(shard_.master, param, begin, end);
     const Init init = param.spec().init;
     if (init.std == 0) {
-      part.fill_(init.constant);
+      part.fill_(init.mean);
       return;
     }
     const uint64_t key = XXH64(param.name().data(), param.name().size(), seed);
     AT_DISPATCH_FLOATING_TYPES(dtypes_.params, "initialise",
-                               [&] { draw_normals(part.data_ptr<scalar_t>(), key, init.std, begin, end); });
+                               [&] { draw_normals(part.data_ptr<scalar_t>(), key, init, begin, end); });
   });
 }
 

@@ -27,7 +27,8 @@ struct Dtypes {
   at::ScalarType reduce = at::kFloat;     // in which gradients are summed over ranks
 
   Dtypes() = default;
-  explicit Dtypes(at::ScalarType all) : compute(all), params(all), gradients(all), reduce(all) {}
+  Dtypes(at::ScalarType all)  // one for everything
+      : compute(all), params(all), gradients(all), reduce(all) {}
 };
 
 /// A rank's part of a unit: elements [begin, begin + numel) of its flat buffers.

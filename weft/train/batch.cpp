@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "weft/base/trace.h"
+#include "weft/ops/cross_entropy.h"
 
 namespace weft {
 namespace {
@@ -22,8 +23,10 @@ MicroBatch make_micro_batch(const SampleSource& source, int64_t first, int64_t c
     source.read(first + s, window);
     for (int64_t i = 0; i < length; ++i) {
       const int64_t t = s * length + i;
-      token[t] = window[size_t(i)];
-      label[t] = window[size_t(i) + 1];
+      const int64_t input = window[size_t(i)];
+      token[t] = input < 0 ? ~input : input;
+      const int64_t target = window[size_t(i) + 1];
+      label[t] = target < 0 ? kIgnoredLabel : target;
       const bool opens = i == 0 || token[t] == options.separator;
       position[t] = opens ? 0 : position[t - 1] + 1;
       if (opens) batch.cu_seqlens.push_back(t);

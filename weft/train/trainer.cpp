@@ -71,6 +71,7 @@ Trainer::Trainer(Config config, Env& env, MeshGroups& groups)
                     .micro_batch = config_.train.micro_batch,
                     .data_rank = data_group.rank(),
                     .data_ranks = data_group.size()};
+  if (config_.data.format == "mock") batch_options_.separator = config_.data.document_mask ? 0 : -1;
   if (config_.data.document_mask && config_.data.format == "indexed") {
     batch_options_.separator = tokenizer_ ? tokenizer_->eos_id().value_or(-1) : -1;
     if (batch_options_.separator < 0)
@@ -322,6 +323,12 @@ void Trainer::report(const StepResult& result, double seconds, const std::option
                                  {"mfu", mfu},
                                  {"rss_mb", double(resident_bytes()) / 1e6}};
   if (!result.problem.empty()) line["skipped"] = result.problem;
+  double comm_seconds = 0;
+  for (const auto& [place, total] : comm_) {
+    line[fmt::format("comm_bytes/{}/{}", place.first, place.second)] = total.bytes;
+    comm_seconds += total.seconds;
+  }
+  if (groups_.all().size() > 1) line["comm_s"] = comm_seconds;
   if (config_.optim.weight_decay_schedule != "constant") line["weight_decay"] = result.weight_decay;
   if (evaluation) {
     line["valid_loss"] = evaluation->loss;
@@ -413,7 +420,9 @@ bool Trainer::iterate_or_save() {
 bool Trainer::iterate() {
   const Span span(SpanLevel::phase, "step", {.index = step_ + 1});
   const auto begin = std::chrono::steady_clock::now();
+  const CommTotals before = World::totals();
   const StepResult result = train_step();
+  comm_ = World::totals() - before;
   if (!result.problem.empty()) handle_bad_step(result);
   ++step_;
   samples_ += result.sequences;

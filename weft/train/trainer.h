@@ -38,6 +38,8 @@ class Trainer {
   /// the run is over: false if the same command would go on.
   bool run();
 
+  const Decoder& decoder() const { return *decoder_; }
+
  private:
   struct StepResult {
     double loss = 0, grad_norm = 0, lr = 0, weight_decay = 0;
@@ -81,6 +83,7 @@ class Trainer {
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null: optim.ema_decay is 0
   StepGuard guard_;
+  CommTotals comm_;  // of the last step
   EarlyStop early_stop_;
   std::unique_ptr<RunLog> log_;  // the first rank's
   StatusLine status_;

@@ -1,0 +1,302 @@
+// weft parity: trains every row of a table, each on its own mesh over the first ranks of the job, and
+// compares its curve with that of one rank.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "weft/base/error.h"
+#include "weft/base/memory.h"
+#include "weft/checkpoint/hf_config.h"
+#include "weft/comm/dropped_sum.h"
+#include "weft/comm/together.h"
+#include "weft/commands/command.h"
+#include "weft/entry.h"
+#include "weft/parallel/data_parallel_cost.h"
+#include "weft/parity/curve.h"
+#include "weft/parity/table.h"
+#include "weft/report/metrics.h"
+#include "weft/train/process.h"
+#include "weft/train/trainer.h"
+
+extern char** environ;
+
+namespace weft {
+namespace {
+
+// Norm, loss, targets, whether to stop, texts of errors: what a step sends besides its gradients and weights.
+constexpr int64_t kControlBytes = 2048;
+
+/// What is printed meanwhile goes into a file.
+class PrintsInto {
+ public:
+  explicit PrintsInto(const std::string& path) {
+    std::fflush(stdout);
+    stdout_ = dup(1), stderr_ = dup(2);
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (file < 0) fail("cannot write {}", path);
+    dup2(file, 1), dup2(file, 2);
+    close(file);
+  }
+  ~PrintsInto() {
+    std::fflush(stdout);
+    dup2(stdout_, 1), dup2(stderr_, 2);
+    close(stdout_), close(stderr_);
+  }
+  PrintsInto(const PrintsInto&) = delete;
+
+ private:
+  int stdout_, stderr_;
+};
+
+struct Reference {
+  TrainingCurve curve;
+  std::map<std::string, at::Tensor> initial;
+};
+
+class ParityRun {
+ public:
+  ParityRun(const ParityOptions& options, World& world)
+      : options_(options),
+        world_(world),
+        table_(read_parity_table(options.table)),
+        rows_(options.full ? all_rows(table_) : pairwise_rows(table_)) {
+    std::vector<int64_t> all;
+    for (int64_t rank = 0; rank < world.size(); ++rank) all.push_back(rank);
+    everyone_ = world.group("world", all);
+    if (options.fresh > 0) thin_out(size_t(options.fresh));
+    for (const ParityRow& row : rows_)
+      if (row.ranks > world.size() && options.fresh == 0)
+        fail("{}: a row needs {} ranks, and the job has {}: start it with --ranks {}", options.table,
+             row.ranks, world.size(), row.ranks);
+  }
+
+  /// Whether all is as it must be.
+  bool run() {
+    say(fmt::format("{}: {} rows{}, bound {:.0e}; runs are in {}", options_.table, rows_.size(),
+                    options_.full ? "" : " (each pair of choices meets)", table_.bound, options_.output));
+    make_references();
+    return options_.mutations ? every_mutation_fails() : every_row_agrees();
+  }
+
+ private:
+  bool is_first() const { return world_.rank() == 0; }
+
+  void say(const std::string& line) const {
+    if (!is_first()) return;
+    std::fputs((line + "\n").c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  /// Keeps `count` rows, evenly spread.
+  void thin_out(size_t count) {
+    std::vector<ParityRow> kept;
+    for (size_t i = 0; i < std::min(count, rows_.size()); ++i)
+      kept.push_back(rows_[i * rows_.size() / std::min(count, rows_.size())]);
+    rows_ = kept;
+  }
+
+  Config config_of(const std::vector<std::string>& variant, const std::vector<std::string>& layout,
+                   const std::string& name) const {
+    std::vector<std::string> warnings;
+    Config config = load_config(table_.base, overrides(variant, layout, name), &warnings);
+    apply_from_hf(&config);
+    resolve(&config);
+    return config;
+  }
+
+  std::vector<std::string> overrides(const std::vector<std::string>& variant,
+                                     const std::vector<std::string>& layout, const std::string& name) const {
+    std::vector<std::string> all = variant;
+    all.insert(all.end(), layout.begin(), layout.end());
+    all.push_back(fmt::format("log.run_dir={}/{}", options_.output, name));
+    return all;
+  }
+
+  /// The one-rank runs that rows are compared with, one of each variant, divided among the ranks.
+  void make_references() {
+    std::map<std::vector<std::string>, std::string> names;
+    for (const ParityRow& row : rows_)
+      names.emplace(row.variant, fmt::format("reference-{}", names.size() + 1));
+    int64_t next = 0;
+    together(*everyone_, [&] {
+      for (const auto& [variant, name] : names)
+        if (next++ % world_.size() == world_.rank())
+          train(config_of(variant, {}, name), MeshGroups::alone(), nullptr);
+    });
+    if (!is_first()) return;
+    for (const auto& [variant, name] : names) {
+      const Config config = config_of(variant, {}, name);
+      references_[variant] = {read_curve(config, Env::system()), initial_weights(config)};
+    }
+  }
+
+  /// `problems`: gets what this rank finds wrong with bytes held and sent.
+  void train(const Config& config, MeshGroups& groups, std::vector<std::string>* problems) const {
+    Env::system().create_dirs(config.log.run_dir);
+    const PrintsInto file(fmt::format("{}/output-{:04}.log", config.log.run_dir, world_.rank()));
+    Trainer trainer(config, Env::system(), groups);
+    if (problems) check_held(config, groups, trainer.decoder(), problems);
+    trainer.run();
+    if (problems && is_first()) check_sent(config, groups, trainer.decoder(), problems);
+  }
+
+  static void check_held(const Config& config, MeshGroups& groups, const Decoder& decoder,
+                         std::vector<std::string>* problems) {
+    const HeldBytes expected = held_bytes(config, groups.mesh(), decoder.units(), decoder.tied_units());
+    const auto check = [&](const char* what, MemoryKind kind, int64_t bytes, bool at_most) {
+      const int64_t found = counted_bytes(kind);
+      if (at_most ? found > bytes : found != bytes)
+        problems->push_back(fmt::format("rank {} holds {} bytes of {}, expected {}{}", groups.rank(), found,
+                                        what, at_most ? "at most " : "", bytes));
+    };
+    check("params", MemoryKind::params, expected.params, false);
+    check("gradients", MemoryKind::gradients, expected.gradients, false);
+    check("optimizer state", MemoryKind::optimizer, expected.optimizer, false);
+    check("gathered params", MemoryKind::gathered, expected.gathered, true);
+    check("gradients being reduced", MemoryKind::reduced, expected.reduced, true);
+  }
+
+  /// Every group that the row claims to use must have carried what the formula says, in every step.
+  static void check_sent(const Config& config, MeshGroups& groups, const Decoder& decoder,
+                         std::vector<std::string>* problems) {
+    const int64_t share = (config.train.global_batch - 1) / groups.mesh().size(kDataAxes) + 1;
+    const int64_t micro_batches = (share - 1) / config.train.micro_batch + 1;
+    MetricsReader reader(Env::system(), config.log.run_dir);
+    reader.poll();
+    for (const auto& [place, expected] : sent_bytes(config, groups.mesh(), groups.rank(), decoder.units(),
+                                                    decoder.tied_units(), micro_batches)) {
+      const std::string key = fmt::format("comm_bytes/{}/{}", place.first, place.second);
+      const auto column = reader.metrics().columns.find(key);
+      for (size_t step = 0; step < reader.metrics().step.size(); ++step) {
+        const double found = column == reader.metrics().columns.end() ? 0 : column->second[step];
+        if (found >= double(expected) && found <= double(expected + kControlBytes)) continue;
+        problems->push_back(fmt::format("step {}: {} = {}, expected {}", step + 1, key, found, expected));
+        break;
+      }
+    }
+  }
+
+  /// Trains a row, here or in a job of its own, and tells what was wrong (on the first rank) and how far it
+  /// lies from the reference.
+  Deviation run_row(const ParityRow& row, const std::string& name, std::vector<std::string>* problems) {
+    const Config config = config_of(row.variant, row.layout, name);
+    if (options_.fresh > 0) {
+      start_afresh(row, name, config);
+    } else {
+      std::vector<std::string> own;
+      if (world_.rank() < row.ranks) {
+        World::join(config.comm, config.log.run_dir);  // its comm keys
+        MeshGroups groups(Mesh(config.parallel, row.ranks), world_);
+        train(config, groups, &own);
+      }
+      for (const std::string& text : all_gather(*everyone_, fmt::format("{}", fmt::join(own, "\n"))))
+        if (!text.empty()) problems->push_back(text);
+    }
+    if (!is_first()) return {};
+    const Reference& reference = references_.at(row.variant);
+    return compare(reference.curve, read_curve(config, Env::system()), reference.initial, config);
+  }
+
+  /// `weft train` as a user would start it.
+  void start_afresh(const ParityRow& row, const std::string& name, const Config& config) const {
+    std::vector<std::string> words = {options_.executable, "train", table_.base, "--ranks",
+                                      fmt::format("{}", row.ranks)};
+    for (const std::string& text : overrides(row.variant, row.layout, name)) {
+      words.push_back("--set");
+      words.push_back(text);
+    }
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    Env::system().create_dirs(config.log.run_dir);
+    const PrintsInto file(config.log.run_dir + "/output.log");
+    pid_t child = 0;
+    int status = 0;
+    if (posix_spawn(&child, options_.executable.c_str(), nullptr, nullptr, arguments.data(), environ) != 0)
+      fail("cannot start {}", options_.executable);
+    waitpid(child, &status, 0);
+    if (status != 0)
+      fail("`{}` ended with status {}: see {}/output.log", fmt::join(words, " "),
+           WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), config.log.run_dir);
+  }
+
+  bool every_row_agrees() {
+    say(fmt::format("\n{:>4}  {:>5}  {:>8}  {:>9}  {:>8}  {}", "row", "ranks", "loss", "grad norm", "weights",
+                    "choices (all else as in the base config)"));
+    double worst = 0;
+    size_t failed = 0;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const ParityRow& row = rows_[i];
+      std::vector<std::string> problems;
+      const Deviation deviation = run_row(row, fmt::format("row-{}", i + 1), &problems);
+      if (!is_first()) continue;
+      worst = std::max(worst, deviation.worst());
+      const bool good = problems.empty() && deviation.worst() <= table_.bound;
+      failed += good ? 0 : 1;
+      say(fmt::format("{:>4}  {:>5}  {:8.1e}  {:9.1e}  {:8.1e}  {} {}{}", i + 1, row.ranks, deviation.loss,
+                      deviation.grad_norm, deviation.weights, fmt::join(row.variant, " "),
+                      fmt::join(row.layout, " "), good ? "" : "   FAILED"));
+      if (deviation.weights > table_.bound) say("      worst tensor: " + deviation.tensor);
+      for (const std::string& problem : problems) say("      " + problem);
+    }
+    say(failed == 0 ? fmt::format("\n{} rows agree with one rank's curve, the worst within {:.1e}",
+                                  rows_.size(), worst)
+                    : fmt::format("\n{} of {} rows FAILED", failed, rows_.size()));
+    return failed == 0;
+  }
+
+  /// Leaves out one sum after the other: each time some row must notice, by its curve.
+  bool every_mutation_fails() {
+    size_t missed = 0;
+    for (const char* const sum : kSums) {
+      bool noticed = false;
+      for (size_t i = 0; i < rows_.size() && !noticed; ++i) {
+        std::vector<std::string> ignored;
+        dropped_sum() = sum;
+        const Deviation deviation = run_row(rows_[i], fmt::format("{} {}", sum, i + 1), &ignored);
+        dropped_sum().clear();
+        // The first rank knows.
+        noticed =
+            all_reduce(*everyone_, {double(deviation.worst() > table_.bound)}, ReduceOp::max).front() > 0;
+        if (noticed)
+          say(
+              fmt::format("without the sum of {}: row {} is red (loss {:.1e}, grad norm {:.1e}, weights "
+                          "{:.1e}: {} {} on {} ranks)",
+                          sum, i + 1, deviation.loss, deviation.grad_norm, deviation.weights,
+                          fmt::join(rows_[i].variant, " "), fmt::join(rows_[i].layout, " "), rows_[i].ranks));
+      }
+      if (!noticed) say(fmt::format("without the sum of {}: NO ROW NOTICES", sum));
+      missed += noticed ? 0 : 1;
+    }
+    return missed == 0;
+  }
+
+  ParityOptions options_;
+  World& world_;
+  ParityTable table_;
+  std::vector<ParityRow> rows_;
+  std::shared_ptr<Group> everyone_;
+  std::map<std::vector<std::string>, Reference> references_;  // the first rank's
+};
+
+}  // namespace
+}  // namespace weft
+
+int weft_parity(const weft::ParityOptions& options) {
+  return weft::guarded([&] {
+    weft::set_up_process(1);
+    weft::World& world = weft::World::join(weft::CommConfig{}, options.output);
+    const bool good = weft::ParityRun(options, world).run();
+    world.leave();
+    return good ? 0 : 1;
+  });
+}
