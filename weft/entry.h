@@ -24,6 +24,13 @@ struct GenerateOptions {
   int64_t threads = 0;
 };
 
+struct ExportOptions {
+  std::string model;   // run directory, checkpoint directory or HuggingFace folder
+  std::string output;  // safetensors
+  bool ema = false;    // the moving average of a run's weights
+  std::string dtype;   // fp32 | fp64 | bf16 | fp16; empty: as the model has it
+};
+
 struct LogitsOptions {
   std::string hf_dir;
   std::string input;   // safetensors with input_ids [batch, seq]
@@ -47,6 +54,7 @@ struct ParityOptions {
 extern "C" {
 int weft_train(const weft::Config& config);
 int weft_generate(const weft::GenerateOptions& options);
+int weft_export(const weft::ExportOptions& options);
 int weft_logits(const weft::LogitsOptions& options);
 int weft_parity(const weft::ParityOptions& options);
 int weft_info();

@@ -14,6 +14,7 @@ namespace weft {
 
 void add_train_command(CLI::App& app, int* status);
 void add_generate_command(CLI::App& app, int* status);
+void add_export_command(CLI::App& app, int* status);
 void add_report_command(CLI::App& app, int* status);
 void add_watch_command(CLI::App& app, int* status);
 void add_logits_command(CLI::App& app, int* status);

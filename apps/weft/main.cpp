@@ -22,6 +22,7 @@ void add_commands(CLI::App& app, int* status) {
   add_watch_command(app, status);
   add_report_command(app, status);
   add_generate_command(app, status);
+  add_export_command(app, status);
   add_tokenizer_command(app, status);
   add_data_command(app, status);
   add_config_command(app, status);

@@ -44,10 +44,10 @@ class BoxedLoad : public testing::Test {
   void write_file(const std::string& path, const std::vector<Ranges>& boxes_of_file) {
     std::vector<std::vector<float>> values;
     std::vector<TensorToWrite> tensors;
-    std::map<std::string, Box> boxes;
+    std::map<std::string, TensorBox> boxes;
     for (const Ranges& range : boxes_of_file) {
-      const Box box{
-          kWeight, "layer.0.weight", {range[0].first, range[1].first}, {range[0].second, range[1].second}};
+      const TensorBox box{
+          {{range[0].first, range[1].first}, {range[0].second, range[1].second}}, kWeight, "layer.0.weight"};
       values.emplace_back();
       for (int64_t row = box.begin[0]; row < box.end[0]; ++row)
         for (int64_t column = box.begin[1]; column < box.end[1]; ++column)
@@ -75,10 +75,12 @@ TEST_F(BoxedLoad, TheOneFileOfOneRankIsASpecialCase) {
 }
 
 TEST_F(BoxedLoad, AGapIsAnError) {
-  EXPECT_EQ(load({{{{0, 5}, {0, 3}}}, {{{0, 4}, {3, 7}}}}),
-            dir.path() + ": layer.0.weight: only 31 of its 35 elements are in the files of the checkpoint");
-  EXPECT_EQ(load({{}}),
-            dir.path() + ": layer.0.weight: only 0 of its 35 elements are in the files of the checkpoint");
+  EXPECT_EQ(
+      load({{{{0, 5}, {0, 3}}}, {{{0, 4}, {3, 7}}}}),
+      dir.path() + ": layer.0.weight: only 31 of the elements [0, 35) are in the files of the checkpoint");
+  EXPECT_EQ(
+      load({{}}),
+      dir.path() + ": layer.0.weight: only 0 of the elements [0, 35) are in the files of the checkpoint");
 }
 
 TEST_F(BoxedLoad, AnOverlapIsAnErrorEvenIfTheCountIsRight) {

@@ -204,13 +204,11 @@ Env& Env::system() {
   return env;
 }
 
-void write_file_atomically(Env& env, const std::string& path, std::string_view contents) {
+void write_atomically(Env& env, const std::string& path,
+                      const std::function<void(const std::string& temporary)>& write) {
   const std::string temporary = path + ".tmp";
   try {
-    const auto file = env.create(temporary);
-    file->append(contents);
-    file->sync();
-    file->close();
+    write(temporary);
     env.rename(temporary, path);
   } catch (const Error&) {
     try {
@@ -221,6 +219,15 @@ void write_file_atomically(Env& env, const std::string& path, std::string_view c
     throw;
   }
   env.sync_dir(parent_dir(path));
+}
+
+void write_file_atomically(Env& env, const std::string& path, std::string_view contents) {
+  write_atomically(env, path, [&](const std::string& temporary) {
+    const auto file = env.create(temporary);
+    file->append(contents);
+    file->sync();
+    file->close();
+  });
 }
 
 }  // namespace weft

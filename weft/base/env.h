@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,7 +48,10 @@ class Env {
   static Env& system();
 };
 
-/// Writes `path` whole or not at all: temporary file, sync, rename, sync of the directory.
+/// Writes `path` whole or not at all: `write` makes the temporary file that it is given and syncs it; rename,
+/// sync of the directory.
+void write_atomically(Env& env, const std::string& path,
+                      const std::function<void(const std::string& temporary)>& write);
 void write_file_atomically(Env& env, const std::string& path, std::string_view contents);
 
 }  // namespace weft

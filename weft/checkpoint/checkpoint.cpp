@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <utility>
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "weft/base/error.h"
-#include "weft/checkpoint/tensor_io.h"
+#include "weft/checkpoint/rank_file.h"
+#include "weft/comm/together.h"
 
 namespace weft {
 namespace {
@@ -48,16 +47,6 @@ std::vector<Candidate> candidates(Env& env, const std::string& root) {
   return found;
 }
 
-void verify(Env& env, const std::string& dir, const CheckpointFile& expected) {
-  const std::string path = dir + "/" + expected.name;
-  const auto file = env.map(path);
-  if (file->bytes().size() != expected.bytes)
-    fail("{}: {} bytes, expected {}: the file is damaged", path, file->bytes().size(), expected.bytes);
-  const std::string found = checksum(file->bytes());
-  if (found != expected.checksum)
-    fail("{}: checksum {}, expected {}: the file is damaged", path, found, expected.checksum);
-}
-
 /// create_dirs, and the new directories survive a power cut.
 void create_durably(Env& env, const std::string& dir) {
   if (env.exists(dir)) return;
@@ -73,37 +62,17 @@ void remove_leftovers(Env& env, const std::string& root) {
     if (name.starts_with(kTemporary) || name.starts_with(kTrash)) env.remove_all(root + "/" + name);
 }
 
-/// Writes the file of this rank and enters it and its tensors in the index.
-void write_rank_file(Env& env, const std::vector<StateTensor>& tensors, Checkpoint* checkpoint) {
-  std::vector<TensorToWrite> to_write;
-  std::map<std::string, Box> boxes;
-  for (const StateTensor& tensor : tensors) {
-    const std::vector<int64_t>& shape = tensor.param->shape();
-    const Box box{tensor.kind, tensor.param->name(), std::vector<int64_t>(shape.size(), 0), shape};
-    const std::string name = name_in_file(box, shape);
-    WEFT_ASSERT(tensor.data.numel() == tensor.param->numel(), "{} has {} elements, expected {}", name,
-                tensor.data.numel(), tensor.param->numel());
-    to_write.push_back(tensor_to_write(name, tensor.data.view(shape)));
-    boxes[name] = box;
-    checkpoint->tensors[tensor.kind][tensor.param->name()] = {to_write.back().dtype, shape};
-  }
-  CheckpointFile file{rank_file_name(0), 0, ""};
-  const std::string path = checkpoint->dir + "/" + file.name;
-  file.checksum = write_safetensors(env, path, to_write, {{kBoxesKey, boxes_text(boxes)}});
-  file.bytes = env.map(path)->bytes().size();
-  checkpoint->files.push_back(file);
-}
-
-/// The directory with all its files, on disk and verified when this returns.
-void write_checkpoint(Env& env, Checkpoint checkpoint, const std::vector<StateTensor>& tensors) {
-  env.create_dirs(checkpoint.dir);
-  write_rank_file(env, tensors, &checkpoint);
+void write_index(Env& env, const Checkpoint& checkpoint) {
+  for (const CheckpointFile& file : checkpoint.files)
+    if (!env.exists(checkpoint.dir + "/" + file.name))
+      fail("{}/{} was written, but is not to be seen from here: all ranks must share a file system",
+           checkpoint.dir, file.name);
   const auto index = env.create(checkpoint.dir + "/" + kIndexFile);
   index->append(index_text(checkpoint));
   index->sync();
   index->close();
   env.sync_dir(checkpoint.dir);
-  open_checkpoint(env, checkpoint.dir);
+  parse_index(env.read(checkpoint.dir + "/" + kIndexFile), checkpoint.dir);
 }
 
 /// Gives the finished directory its name. No name can be swapped for another in one step, so a checkpoint in
@@ -139,41 +108,78 @@ void delete_old(Env& env, const std::string& root, int64_t step, int64_t keep_la
   for (const std::string& path : trash) env.remove_all(path);
 }
 
+/// What only the first rank does; the others wait for it.
+void on_first(Group& group, const std::function<void()>& body) {
+  together(group, [&] {
+    if (group.rank() == 0) body();
+  });
+}
+
+/// The directory with all ranks' files, on disk and verified when this returns.
+void write_checkpoint(Env& env, Checkpoint checkpoint, const std::vector<StateTensor>& tensors,
+                      Group& group) {
+  on_first(group, [&] { env.create_dirs(checkpoint.dir); });
+  RankFile own;
+  together(group, [&] { own = write_rank_file(env, checkpoint.dir, group.rank(), tensors); });
+  std::vector<RankFile> files;
+  for (const std::string& text : all_gather(group, to_text(own))) files.push_back(parse_rank_file(text));
+  on_first(group, [&] {
+    enter(files, &checkpoint);
+    write_index(env, checkpoint);
+  });
+}
+
 }  // namespace
 
 void save_checkpoint(Env& env, const std::string& root, int64_t step, const nlohmann::json& state,
-                     const std::vector<StateTensor>& tensors, int64_t keep_last) {
+                     const std::vector<StateTensor>& tensors, int64_t keep_last, Group& group) {
   const std::string temporary = root + "/" + kTemporary + step_name(step);
   try {
-    create_durably(env, root);
-    remove_leftovers(env, root);
-    write_checkpoint(env, {temporary, step, state, {}, {}}, tensors);
-    publish(env, root, step_name(step));
+    on_first(group, [&] {
+      create_durably(env, root);
+      remove_leftovers(env, root);
+    });
+    write_checkpoint(env, {temporary, step, state, {}, {}}, tensors, group);
+    on_first(group, [&] { publish(env, root, step_name(step)); });
+  } catch (const CommError&) {
+    throw;  // others may still be writing
   } catch (const Error& error) {
     try {
-      env.remove_all(temporary);
+      if (group.rank() == 0) env.remove_all(temporary);
     } catch (const Error&) {  // the next save tries again
     }
     fail("cannot save the checkpoint of step {}: {}; the earlier checkpoints are untouched", step,
          error.what());
   }
-  delete_old(env, root, step, keep_last);
+  on_first(group, [&] { delete_old(env, root, step, keep_last); });
 }
 
-Checkpoint open_checkpoint(Env& env, const std::string& dir) {
-  Checkpoint checkpoint = parse_index(env.read(dir + "/" + kIndexFile), dir);
-  for (const CheckpointFile& file : checkpoint.files) verify(env, dir, file);
+Checkpoint open_checkpoint(Env& env, const std::string& dir, Group& group) {
+  std::string index;
+  on_first(group, [&] { index = env.read(dir + "/" + kIndexFile); });
+  Checkpoint checkpoint = parse_index(broadcast(group, index), dir);
+  together(group, [&] {
+    for (size_t i = size_t(group.rank()); i < checkpoint.files.size(); i += size_t(group.size()))
+      verify(env, dir, checkpoint.files[i]);
+  });
   return checkpoint;
 }
 
 std::optional<Checkpoint> find_checkpoint(Env& env, const std::string& root,
-                                          const std::function<void(const std::string&)>& warn) {
+                                          const std::function<void(const std::string&)>& warn, Group& group) {
+  nlohmann::json names;
+  on_first(group, [&] {
+    for (const Candidate& candidate : candidates(env, root)) names.push_back(candidate.name);
+  });
+  names = nlohmann::json::parse(broadcast(group, names.dump()));
   std::vector<std::string> damage;
-  for (const Candidate& candidate : candidates(env, root)) {
+  for (const std::string name : names) {
     try {
-      Checkpoint checkpoint = open_checkpoint(env, root + "/" + candidate.name);
-      for (const std::string& what : damage) warn(what + "; using " + candidate.name);
+      Checkpoint checkpoint = open_checkpoint(env, root + "/" + name, group);
+      for (const std::string& what : damage) warn(what + "; using " + name);
       return checkpoint;
+    } catch (const CommError&) {
+      throw;
     } catch (const NewerFormat&) {
       throw;
     } catch (const Error& error) {

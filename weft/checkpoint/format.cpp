@@ -11,10 +11,6 @@ namespace weft {
 
 using nlohmann::json;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CheckpointFile, name, bytes, checksum)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GlobalTensor, dtype, shape)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Box, kind, name, begin, end)
-
 namespace {
 
 /// Throws Error if a number in `value`, where integers belong, is none: the library would cast it.
@@ -90,7 +86,7 @@ std::string qualified_name(const std::string& kind, const std::string& name) {
   return kind == kWeight ? name : kind + "." + name;
 }
 
-std::string name_in_file(const Box& box, const std::vector<int64_t>& shape) {
+std::string name_in_file(const TensorBox& box, const std::vector<int64_t>& shape) {
   std::vector<std::string> ranges;
   bool whole = true;
   for (size_t dim = 0; dim < shape.size(); ++dim) {
@@ -101,14 +97,14 @@ std::string name_in_file(const Box& box, const std::vector<int64_t>& shape) {
   return whole ? name : fmt::format("{}[{}]", name, fmt::join(ranges, ","));
 }
 
-std::string boxes_text(const std::map<std::string, Box>& boxes) { return json(boxes).dump(); }
+std::string boxes_text(const std::map<std::string, TensorBox>& boxes) { return json(boxes).dump(); }
 
-std::map<std::string, Box> parse_boxes(const std::string& text, const std::string& path) {
+std::map<std::string, TensorBox> parse_boxes(const std::string& text, const std::string& path) {
   const std::string where = fmt::format("{}: \"{}\" in the metadata", path, kBoxesKey);
   const json boxes = parse_json(text, where);
   refuse_fractions(boxes, where);
   try {
-    return boxes.get<std::map<std::string, Box>>();
+    return boxes.get<std::map<std::string, TensorBox>>();
   } catch (const json::exception& error) {
     fail("{}: {}", where, error.what());
   }

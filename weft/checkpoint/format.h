@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
+#include "weft/checkpoint/boxes.h"
 
 namespace weft {
 
@@ -34,6 +35,7 @@ struct CheckpointFile {
 struct GlobalTensor {
   std::string dtype;  // as in safetensors
   std::vector<int64_t> shape;
+  bool operator==(const GlobalTensor&) const = default;
 };
 
 /// One checkpoint as its index tells it.
@@ -47,11 +49,14 @@ struct Checkpoint {
   const GlobalTensor* find(const std::string& kind, const std::string& name) const;  // nullptr: it has none
 };
 
-/// What one tensor of a rank file holds: the elements [begin, end) in each dim of a global tensor.
-struct Box {
+/// What one tensor of a rank file holds: a box of a global tensor.
+struct TensorBox : Box {
   std::string kind, name;
-  std::vector<int64_t> begin, end;
 };
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CheckpointFile, name, bytes, checksum)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GlobalTensor, dtype, shape)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorBox, kind, name, begin, end)
 
 /// A checkpoint that this weft is too old to read; it is not damaged.
 struct NewerFormat : Error {
@@ -77,11 +82,11 @@ Checkpoint parse_index(const std::string& text, const std::string& dir);
 std::string qualified_name(const std::string& kind, const std::string& name);
 
 /// The qualified name, followed by the box ("[0:4,8:16]") unless it is all of `shape`.
-std::string name_in_file(const Box& box, const std::vector<int64_t>& shape);
+std::string name_in_file(const TensorBox& box, const std::vector<int64_t>& shape);
 
 /// The boxes of a rank file by name_in_file, as the text kept in its metadata. Parsing names `path` in
 /// errors.
-std::string boxes_text(const std::map<std::string, Box>& boxes);
-std::map<std::string, Box> parse_boxes(const std::string& text, const std::string& path);
+std::string boxes_text(const std::map<std::string, TensorBox>& boxes);
+std::map<std::string, TensorBox> parse_boxes(const std::string& text, const std::string& path);
 
 }  // namespace weft

@@ -19,7 +19,7 @@ namespace {
 
 /// A box, and the tensor of a rank file that holds it.
 struct Piece {
-  Box box;
+  TensorBox box;
   const SafetensorsFile* file;
   std::string name;  // in the file
 };
@@ -63,7 +63,7 @@ void check_fit(const Checkpoint& checkpoint, const std::vector<StateTensor>& int
 /// Throws Error unless the box lies inside the tensor and the file holds as much as it says.
 void check_piece(const Piece& piece, const GlobalTensor& whole) {
   const TensorInfo& info = piece.file->info(piece.name);
-  const Box& box = piece.box;
+  const TensorBox& box = piece.box;
   const size_t dims = whole.shape.size();
   bool good = info.dtype == whole.dtype && info.shape.size() == dims && box.begin.size() == dims &&
               box.end.size() == dims;
@@ -93,32 +93,44 @@ Pieces collect(const Checkpoint& checkpoint, const std::vector<SafetensorsFile>&
   return pieces;
 }
 
-bool overlap(const Box& a, const Box& b) {
-  for (size_t dim = 0; dim < a.begin.size(); ++dim)
-    if (std::max(a.begin[dim], b.begin[dim]) >= std::min(a.end[dim], b.end[dim])) return false;
-  return true;
+/// `inner` of a tensor that holds `outer`, as a view.
+at::Tensor narrowed(at::Tensor tensor, const Box& outer, const Box& inner) {
+  for (size_t dim = 0; dim < outer.begin.size(); ++dim)
+    tensor =
+        tensor.narrow(int64_t(dim), inner.begin[dim] - outer.begin[dim], inner.end[dim] - inner.begin[dim]);
+  return tensor;
 }
 
-/// Boxes inside a tensor tile it if no two overlap and they have as many elements together.
-void check_tiling(const std::vector<Piece>& pieces, const std::string& name, int64_t numel) {
-  int64_t covered = 0;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    int64_t volume = 1;
-    for (const int64_t size : pieces[i].file->info(pieces[i].name).shape) volume *= size;
-    covered += volume;
-    for (size_t j = 0; j < i; ++j)
-      if (overlap(pieces[j].box, pieces[i].box))
-        fail("{}: tensor {} overlaps tensor {} of {}", pieces[i].file->path(), pieces[i].name, pieces[j].name,
-             pieces[j].file->path());
+/// Copies from the pieces of the whole tensor what lies in this rank's part of it. They tile the part if no
+/// two overlap and they have as many elements of it together.
+void fill(const StateTensor& tensor, const std::vector<Piece>& pieces, const std::string& dir) {
+  const int64_t end = tensor.begin + tensor.data.numel();
+  std::vector<std::pair<Box, at::Tensor>> places;
+  int64_t first = 0;
+  for (const Box& box : boxes_of_range(tensor.param->shape(), tensor.begin, end)) {
+    places.emplace_back(box, tensor.data.narrow(0, first, box.numel()).view(box.shape()));
+    first += box.numel();
   }
-  if (covered != numel)
-    fail("{}: only {} of its {} elements are in the files of the checkpoint", name, covered, numel);
-}
-
-void copy_piece(const Piece& piece, at::Tensor whole) {
-  for (size_t dim = 0; dim < piece.box.begin.size(); ++dim)
-    whole = whole.narrow(int64_t(dim), piece.box.begin[dim], piece.box.end[dim] - piece.box.begin[dim]);
-  whole.copy_(read_tensor(*piece.file, piece.name));
+  int64_t filled = 0;
+  std::vector<const Piece*> used;
+  for (const Piece& piece : pieces) {
+    const int64_t before = filled;
+    for (const auto& [box, place] : places) {
+      const auto common = intersection(box, piece.box);
+      if (!common) continue;
+      narrowed(place, box, *common).copy_(narrowed(read_tensor(*piece.file, piece.name), piece.box, *common));
+      filled += common->numel();
+    }
+    if (filled == before) continue;
+    for (const Piece* other : used)
+      if (intersection(other->box, piece.box))
+        fail("{}: tensor {} overlaps tensor {} of {}", piece.file->path(), piece.name, other->name,
+             other->file->path());
+    used.push_back(&piece);
+  }
+  if (filled != tensor.data.numel())
+    fail("{}: {}: only {} of the elements [{}, {}) are in the files of the checkpoint", dir,
+         qualified_name(tensor.kind, tensor.param->name()), filled, tensor.begin, end);
 }
 
 }  // namespace
@@ -128,19 +140,17 @@ void load_checkpoint(Env& env, const Checkpoint& checkpoint, const std::vector<S
   std::vector<SafetensorsFile> files;
   for (const CheckpointFile& file : checkpoint.files)
     files.emplace_back(env, checkpoint.dir + "/" + file.name);
-  Pieces pieces = collect(checkpoint, files);
+  const Pieces pieces = collect(checkpoint, files);
   for (const StateTensor& tensor : into) {
-    const auto& found = pieces[{tensor.kind, tensor.param->name()}];
-    check_tiling(found, checkpoint.dir + ": " + qualified_name(tensor.kind, tensor.param->name()),
-                 tensor.param->numel());
-    for (const Piece& piece : found) copy_piece(piece, tensor.data.view(tensor.param->shape()));
+    const auto found = pieces.find({tensor.kind, tensor.param->name()});
+    fill(tensor, found == pieces.end() ? std::vector<Piece>() : found->second, checkpoint.dir);
   }
 }
 
 void load_weights(Env& env, const Checkpoint& checkpoint, const std::vector<Param*>& params,
                   const char* kind) {
   std::vector<StateTensor> into;
-  for (const Param* param : params) into.push_back({kind, param, param->weight()});
+  for (const Param* param : params) into.push_back({kind, param, 0, param->weight().view({-1})});
   load_checkpoint(env, checkpoint, into);
 }
 

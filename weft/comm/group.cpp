@@ -238,6 +238,15 @@ std::vector<std::string> all_gather(Group& group, const std::string& text) {
   return texts;
 }
 
+std::string broadcast(Group& group, const std::string& text) {
+  const at::Tensor length = at::full({1}, int64_t(text.size()), at::kLong);
+  group.broadcast(length, 0).wait();
+  const at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
+  if (group.rank() == 0) std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  group.broadcast(bytes, 0).wait();
+  return {static_cast<const char*>(bytes.const_data_ptr()), size_t(bytes.numel())};
+}
+
 std::vector<double> all_reduce(Group& group, const std::vector<double>& values, ReduceOp op) {
   const at::Tensor tensor = at::tensor(values, at::kDouble);
   group.all_reduce(tensor, op).wait();

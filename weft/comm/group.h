@@ -118,6 +118,9 @@ class Group {
 /// Every rank's text, in the order of the group. Waits.
 std::vector<std::string> all_gather(Group& group, const std::string& text);
 
+/// The first rank's text. Waits.
+std::string broadcast(Group& group, const std::string& text);
+
 /// The sums of a few numbers over the group, in double. Waits.
 std::vector<double> all_reduce(Group& group, const std::vector<double>& values, ReduceOp op = ReduceOp::sum);
 

@@ -20,6 +20,7 @@ LoadedModel load_run(Env& env, const std::string& run_dir, const Checkpoint& che
   LoadedModel model;
   model.decoder = std::make_unique<Decoder>(config.model, dtypes_of(config.precision).params);
   load_weights(env, checkpoint, model.decoder->params(), kind);
+  model.hf_dir = config.model.from_hf;
   model.opens_documents = config.data.document_mask && config.data.format == "indexed";
   if (env.exists(run_dir + "/tokenizer.json")) model.tokenizer_path = run_dir + "/tokenizer.json";
   return model;
@@ -40,6 +41,7 @@ LoadedModel load_model(Env& env, const std::string& path, const char* kind) {
       fail("{} is a HuggingFace folder, which holds no moving average of the weights: leave out --ema", path);
     LoadedModel model;
     model.decoder = load_hf_model(env, path, at::kFloat);
+    model.hf_dir = path;
     if (env.exists(path + "/tokenizer.json")) model.tokenizer_path = path + "/tokenizer.json";
     return model;
   }

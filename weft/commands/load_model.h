@@ -14,6 +14,7 @@ namespace weft {
 struct LoadedModel {
   std::unique_ptr<Decoder> decoder;
   std::string tokenizer_path;    // empty: it came without one
+  std::string hf_dir;            // the folder it comes from, so its tensors' names too; empty: none
   bool opens_documents = false;  // trained with a separator: the end-of-text token opens a document
 };
 

@@ -50,9 +50,8 @@ int write_logits(const LogitsOptions& options) {
 
   std::vector<TensorToWrite> tensors;
   for (auto& [name, tensor] : results) tensors.push_back(tensor_to_write(name, tensor));
-  const std::string partial = options.output + ".partial";
-  write_safetensors(env, partial, tensors);
-  env.rename(partial, options.output);
+  write_atomically(env, options.output,
+                   [&](const std::string& temporary) { write_safetensors(env, temporary, tensors); });
   fmt::print("{}: {} x {} tokens, loss {:.10g}, {} tensors\n", options.output, ids.size(0), ids.size(1), loss,
              tensors.size());
   return 0;

@@ -150,7 +150,7 @@ std::vector<StateTensor> Trainer::state_tensors(bool to_save) const {
         to_save ? decoder_->data_parallel().saved_range(*unit) : std::pair(shard.begin, shard.end());
     unit->for_params_in(first, last, [&](const Param& param, int64_t begin, int64_t end) {
       const auto enter = [&](const char* kind, const at::Tensor& flat) {
-        if (begin < end) tensors.push_back({kind, &param, shard.part_of(flat, param, begin, end)});
+        tensors.push_back({kind, &param, begin, shard.part_of(flat, param, begin, end)});
       };
       enter(kWeight, shard.master);
       if (average_) enter(kAverage, average_->of(*unit));
@@ -171,7 +171,7 @@ void Trainer::load(const Checkpoint& checkpoint) {
     (tensor.kind == kAverage ? no_average : no_moments) = true;
     return true;
   });
-  load_checkpoint(env_, checkpoint, tensors);
+  together(groups_.all(), [&] { load_checkpoint(env_, checkpoint, tensors); });
   decoder_->data_parallel().publish();
   if (no_moments)
     warn(fmt::format("{} has no optimizer state of some parameters: theirs starts at zero", checkpoint.dir));
@@ -189,7 +189,7 @@ void Trainer::resume() {
         checkpoint_root(config_));
   if (config_.checkpoint.resume)
     checkpoint = find_checkpoint(
-        env_, checkpoint_root(config_), [&](const std::string& warning) { warn(warning); });
+        env_, checkpoint_root(config_), [&](const std::string& warning) { warn(warning); }, groups_.all());
   if (!checkpoint) {
     if (config_.model.from_hf.empty())
       decoder_->initialise(uint64_t(config_.train.seed));
@@ -230,13 +230,15 @@ void Trainer::save() {
                                 {"early_stop", early_stop_.state()},
                                 {"config", to_toml(config_)}};
   save_checkpoint(env_, checkpoint_root(config_), step_, state, state_tensors(/*to_save=*/true),
-                  config_.checkpoint.keep_last);
+                  config_.checkpoint.keep_last, groups_.all());
   saved_step_ = step_;
 }
 
 void Trainer::or_warn(const std::function<void()>& write) {
   try {
     write();
+  } catch (const CommError&) {
+    throw;
   } catch (const Error& error) {
     warn(error.what());
   }
@@ -410,6 +412,8 @@ void Trainer::sample_if_due() {
 bool Trainer::iterate_or_save() {
   try {
     return iterate();
+  } catch (const CommError&) {
+    throw;  // no checkpoint without the other ranks
   } catch (const Error&) {
     // The update comes last in a step, so the weights are those of a whole step: they are worth keeping.
     if (step_ > saved_step_) or_warn([&] { save(); });
