@@ -194,7 +194,10 @@ void DataParallel::begin_gradients(ParamUnit& unit) {
   if (unit.grads().defined() || !unit.trainable()) return;
   const int64_t numel = unit.padded_numel(shard_group_->size());
   Slot* slot = free_slot(gradient_slots_, numel);
-  for (; !slot; slot = free_slot(gradient_slots_, numel)) finish_oldest_reduction();
+  for (; !slot; slot = free_slot(gradient_slots_, numel)) {
+    WEFT_ASSERT(!reductions_.empty(), "no buffer is free for the gradients of {}", unit.name());
+    finish_oldest_reduction();
+  }
   slot->unit = &unit, slot->users = 1;
   unit.grads() = slot->buffer.narrow(0, 0, numel).zero_();
 }
@@ -216,7 +219,8 @@ void DataParallel::start_reduction(ParamUnit& unit, Slot* slot) {
   } else if (!dropped("gradients over dp_shard")) {
     work = shard_group_->reduce_scatter(shard_of(unit, whole), whole);
   }
-  if (slot) unit.grads() = at::Tensor();
+  // The next micro-batch may need a buffer for the unit before this one is free.
+  if (slot) unit.grads() = at::Tensor(), slot->unit = nullptr;
   reductions_.push_back({&unit, whole, slot, work});
 }
 
@@ -228,7 +232,7 @@ void DataParallel::finish_oldest_reduction() {
   const at::Tensor sum = shard_of(unit, reduction.whole);
   if (reduction.slot) {
     unit.shard().grad.add_(sum);
-    reduction.slot->unit = nullptr, reduction.slot->users = 0;
+    reduction.slot->users = 0;
     reduction.slot->last_use = ++clock_;
   } else if (unit.dtypes().reduce != unit.dtypes().gradients) {
     unit.shard().grad.copy_(sum);
