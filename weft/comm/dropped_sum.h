@@ -8,10 +8,11 @@
 namespace weft {
 
 /// The sums of the design's gradient table, and of what belongs to them, that exist.
-inline constexpr const char* kSums[] = {
+inline constexpr std::string_view kSumOfReplicas = "gradients over dp_replicate";
+inline constexpr std::string_view kSums[] = {
     "gradients over dp_replicate x dp_shard",  // zero 0
     "gradients over dp_shard",
-    "gradients over dp_replicate",
+    kSumOfReplicas,    // whose copies then differ
     "tied embedding",  // of its two uses
     "gradient norm over dp_shard",
     "targets over data ranks",

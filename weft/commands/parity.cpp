@@ -185,25 +185,52 @@ class ParityRun {
     }
   }
 
-  /// Trains a row, here or in a job of its own, and tells what was wrong (on the first rank) and how far it
-  /// lies from the reference.
-  Deviation run_row(const ParityRow& row, const std::string& name, std::vector<std::string>* problems) {
+  /// What became of a row. The deviation is known to the first rank.
+  struct Outcome {
+    Deviation deviation;
+    std::vector<std::string> problems;  // with bytes held and sent
+    std::string error;                  // it could not be trained
+  };
+
+  /// Trains a row, here or in a job of its own.
+  Outcome run_row(const ParityRow& row, const std::string& name) {
+    Outcome outcome;
     const Config config = config_of(row.variant, row.layout, name);
     if (options_.fresh > 0) {
       start_afresh(row, name, config);
     } else {
-      std::vector<std::string> own;
-      if (world_.rank() < row.ranks) {
-        World::join(config.comm, config.log.run_dir);  // its comm keys
-        MeshGroups groups(Mesh(config.parallel, row.ranks), world_);
-        train(config, groups, &own);
+      std::vector<std::string> problems;
+      std::string error;
+      try {
+        if (world_.rank() < row.ranks) {
+          World::join(config.comm, config.log.run_dir);  // its comm keys
+          MeshGroups groups(Mesh(config.parallel, row.ranks), world_);
+          train(config, groups, &problems);
+        }
+      } catch (const CommError&) {
+        throw;
+      } catch (const Error& thrown) {
+        error = thrown.what();
       }
-      for (const std::string& text : all_gather(*everyone_, fmt::format("{}", fmt::join(own, "\n"))))
-        if (!text.empty()) problems->push_back(text);
+      for (const std::string& text : all_gather(*everyone_, fmt::format("{}", fmt::join(problems, "\n"))))
+        if (!text.empty()) outcome.problems.push_back(text);
+      for (const std::string& text : all_gather(*everyone_, error))
+        if (outcome.error.empty()) outcome.error = text;
     }
-    if (!is_first()) return {};
+    if (!is_first() || !outcome.error.empty()) return outcome;
     const Reference& reference = references_.at(row.variant);
-    return compare(reference.curve, read_curve(config, Env::system()), reference.initial, config);
+    outcome.deviation =
+        compare(reference.curve, read_curve(config, Env::system()), reference.initial, config);
+    return outcome;
+  }
+
+  Outcome run_without(std::string_view sum, ParityRow row, const std::string& key_value,
+                      const std::string& name) {
+    row.layout.push_back(key_value);
+    dropped_sum() = sum;
+    Outcome outcome = run_row(row, name);
+    dropped_sum().clear();
+    return outcome;
   }
 
   /// `weft train` as a user would start it.
@@ -236,16 +263,15 @@ class ParityRun {
     size_t failed = 0;
     for (size_t i = 0; i < rows_.size(); ++i) {
       const ParityRow& row = rows_[i];
-      std::vector<std::string> problems;
-      const Deviation deviation = run_row(row, fmt::format("row-{}", i + 1), &problems);
+      const auto [deviation, problems, error] = run_row(row, fmt::format("row-{}", i + 1));
       if (!is_first()) continue;
       worst = std::max(worst, deviation.worst());
-      const bool good = problems.empty() && deviation.worst() <= table_.bound;
+      const bool good = error.empty() && problems.empty() && deviation.worst() <= table_.bound;
       failed += good ? 0 : 1;
-      say(fmt::format("{:>4}  {:>5}  {:8.1e}  {:9.1e}  {:8.1e}  {} {}{}", i + 1, row.ranks, deviation.loss,
-                      deviation.grad_norm, deviation.weights, fmt::join(row.variant, " "),
-                      fmt::join(row.layout, " "), good ? "" : "   FAILED"));
+      say(fmt::format("{:>4}  {:>5}  {:8.1e}  {:9.1e}  {:8.1e}  {}{}", i + 1, row.ranks, deviation.loss,
+                      deviation.grad_norm, deviation.weights, row.label, good ? "" : "   FAILED"));
       if (deviation.weights > table_.bound) say("      worst tensor: " + deviation.tensor);
+      if (!error.empty()) say("      " + error);
       for (const std::string& problem : problems) say("      " + problem);
     }
     say(failed == 0 ? fmt::format("\n{} rows agree with one rank's curve, the worst within {:.1e}",
@@ -257,22 +283,24 @@ class ParityRun {
   /// Leaves out one sum after the other: each time some row must notice, by its curve.
   bool every_mutation_fails() {
     size_t missed = 0;
-    for (const char* const sum : kSums) {
+    for (const std::string_view sum : kSums) {
       bool noticed = false;
       for (size_t i = 0; i < rows_.size() && !noticed; ++i) {
-        std::vector<std::string> ignored;
-        dropped_sum() = sum;
-        const Deviation deviation = run_row(rows_[i], fmt::format("{} {}", sum, i + 1), &ignored);
-        dropped_sum().clear();
+        const std::string name = fmt::format("{} {}", sum, i + 1);
+        const Deviation deviation = run_without(sum, rows_[i], "parallel.check_replicas=0", name).deviation;
         // The first rank knows.
         noticed =
             all_reduce(*everyone_, {double(deviation.worst() > table_.bound)}, ReduceOp::max).front() > 0;
-        if (noticed)
-          say(
-              fmt::format("without the sum of {}: row {} is red (loss {:.1e}, grad norm {:.1e}, weights "
-                          "{:.1e}: {} {} on {} ranks)",
-                          sum, i + 1, deviation.loss, deviation.grad_norm, deviation.weights,
-                          fmt::join(rows_[i].variant, " "), fmt::join(rows_[i].layout, " "), rows_[i].ranks));
+        if (!noticed) continue;
+        say(fmt::format(
+            "without the sum of {}: row {} is red: loss {:.1e}, grad norm {:.1e}, weights {:.1e} ({})", sum,
+            i + 1, deviation.loss, deviation.grad_norm, deviation.weights, rows_[i].label));
+        if (sum != kSumOfReplicas) continue;
+        const std::string error =
+            run_without(sum, rows_[i], "parallel.check_replicas=1", name + " checked").error;
+        say(error.empty() ? "  parallel.check_replicas DOES NOT NOTICE"
+                          : "  parallel.check_replicas notices: " + error.substr(0, error.find('\n')));
+        missed += error.empty() ? 1 : 0;
       }
       if (!noticed) say(fmt::format("without the sum of {}: NO ROW NOTICES", sum));
       missed += noticed ? 0 : 1;

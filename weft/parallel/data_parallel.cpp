@@ -241,7 +241,7 @@ void DataParallel::finish_oldest_reduction() {
 
 void DataParallel::finish_reductions() {
   while (!reductions_.empty()) finish_oldest_reduction();
-  if (zero_ == 0 || replica_group_->size() == 1 || dropped("gradients over dp_replicate")) return;
+  if (zero_ == 0 || replica_group_->size() == 1 || dropped(kSumOfReplicas)) return;
   std::vector<std::pair<at::Tensor, Request>> sums;
   for (ParamUnit* unit : units_) {
     if (!unit->trainable()) continue;

@@ -11,6 +11,7 @@
 #include <toml++/toml.h>
 
 #include "weft/base/error.h"
+#include "weft/base/text.h"
 
 namespace weft {
 namespace {
@@ -21,11 +22,20 @@ std::string place(const std::string& path, const toml::node& node) {
   return fmt::format("{}:{}", path, node.source().begin.line);
 }
 
-std::vector<std::string> words(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> found;
-  for (std::string word; stream >> word;) found.push_back(word);
-  return found;
+/// "label: words" or "words".
+struct Choice {
+  std::string label;
+  std::vector<std::string> words;
+};
+
+Choice parse_choice(const std::string& text) {
+  Choice choice{trimmed(text), {}};
+  const size_t colon = text.find(": ");
+  const bool labelled = colon < text.find('=');
+  if (labelled) choice.label = trimmed(text.substr(0, colon));
+  std::istringstream stream(labelled ? text.substr(colon + 1) : text);
+  for (std::string word; stream >> word;) choice.words.push_back(word);
+  return choice;
 }
 
 /// The number of "ranks=N"; 0 if `word` is something else.
@@ -49,7 +59,7 @@ ParityFactor read_factor(const std::string& path, const std::string& name, const
   for (const toml::node& choice : *choices) {
     if (!choice.is_string()) fail("{}: a choice of {} is not a text", place(path, choice), name);
     factor.choices.push_back(choice.as_string()->get());
-    for (const std::string& word : words(factor.choices.back())) {
+    for (const std::string& word : parse_choice(factor.choices.back()).words) {
       if (word.find('=') == std::string::npos)
         fail("{}: \"{}\" in a choice of {} is not KEY=VALUE", place(path, choice), word, name);
       if (ranks_of(word) > 0 && variant)
@@ -63,7 +73,9 @@ ParityRow row_of(const ParityTable& table, const Choices& choices) {
   ParityRow row;
   for (size_t f = 0; f < table.factors.size(); ++f) {
     const ParityFactor& factor = table.factors[f];
-    for (const std::string& word : words(factor.choices[choices[f]])) {
+    const Choice choice = parse_choice(factor.choices[choices[f]]);
+    if (!choice.label.empty()) row.label += (row.label.empty() ? "" : ", ") + choice.label;
+    for (const std::string& word : choice.words) {
       if (const int64_t ranks = ranks_of(word))
         row.ranks = ranks;
       else

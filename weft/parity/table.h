@@ -9,7 +9,8 @@
 //   mesh = ["ranks=1", "ranks=4 parallel.dp_replicate=2"]
 //   zero = ["parallel.zero=0", "parallel.zero=3"]
 //
-// A choice is a list of KEY=VALUE, as for --set, separated by spaces; ranks=N is how many take part.
+// A choice is a list of KEY=VALUE, as for --set, separated by spaces; ranks=N is how many take part. It may
+// begin with a label: "HSDP: ranks=4 parallel.dp_replicate=2".
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct ParityFactor {
 struct ParityRow {
   int64_t ranks = 1;
   std::vector<std::string> variant, layout;  // KEY=VALUE
+  std::string label;                         // for people
 };
 
 struct ParityTable {
