@@ -5,10 +5,10 @@ BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: help setup build test fuzz demo format tidy clean
+.PHONY: help setup build test parity parity-full parity-mutations fuzz demo format tidy clean
 
 help:  ## show this
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 setup:  ## install what the build needs: Debian packages, libtorch
 	@scripts/setup
@@ -27,6 +27,15 @@ build: $(BUILD)/build.ninja  ## build build/weft (PRESET=debug, asan: another va
 test: $(BUILD)/build.ninja  ## build everything and run every test
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@ctest --preset $(PRESET)
+
+parity: build  ## the one-curve table: layouts must not change the loss curve
+	@build/weft parity tests/parity/table.toml
+
+parity-full: build  ## every combination of the table's choices (hours)
+	@build/weft parity tests/parity/table.toml --full
+
+parity-mutations: build  ## drop one sum after the other: each must turn the table red
+	@build/weft parity tests/parity/table.toml --mutations
 
 fuzz:  ## fuzz the parsers, FUZZ_SECONDS=60 each (PARSERS="config tokenizer": only these)
 	@JOBS=$(JOBS) scripts/fuzz $(PARSERS)
