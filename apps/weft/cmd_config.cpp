@@ -15,6 +15,12 @@ void add_set_option(CLI::App& command, std::vector<std::string>* overrides) {
       ->allow_extra_args(false);
 }
 
+CLI::Option* add_ranks_option(CLI::App& command, int64_t* ranks, const std::string& help) {
+  return command.add_option("--ranks", *ranks, help)
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+}
+
 Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides) {
   std::vector<std::string> warnings;
   Config config = load_config(path, overrides, &warnings);

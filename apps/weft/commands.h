@@ -22,10 +22,14 @@ void add_config_command(CLI::App& app, int* status);
 void add_tokenizer_command(CLI::App& app, int* status);
 void add_data_command(CLI::App& app, int* status);
 void add_parity_command(CLI::App& app, int* status);
+void add_mesh_command(CLI::App& app, int* status);
 void add_info_command(CLI::App& app, int* status);
 
 /// Adds `--set SECTION.KEY=VALUE`, repeatable.
 void add_set_option(CLI::App& command, std::vector<std::string>* overrides);
+
+/// Adds `--ranks N`.
+CLI::Option* add_ranks_option(CLI::App& command, int64_t* ranks, const std::string& help);
 
 /// The config as a run would use it: read, checked, the shape taken from model.from_hf, derived values filled
 /// in. Prints the warnings.

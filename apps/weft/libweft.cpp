@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include "weft/base/error.h"
+#include "weft/comm/place.h"
 
 namespace weft {
 namespace {
@@ -13,11 +14,15 @@ namespace {
 namespace fs = std::filesystem;
 
 void set_environment() {
-  const auto set_default = [](const char* name, const char* value) { setenv(name, value, /*overwrite=*/0); };
+  const auto set_default = [](const char* name, const std::string& value) {
+    setenv(name, value.c_str(), /*overwrite=*/0);
+  };
   // Threads that spin while they wait cost a machine that does anything else most of its speed.
   set_default("OMP_WAIT_POLICY", "passive");
   // MKL may otherwise sum in another order from run to run; AUTO keeps the fastest instruction set.
   set_default("MKL_CBWR", "AUTO,STRICT");
+  if (const Place place = find_place(); place.local_size > 1)
+    set_default("OMP_NUM_THREADS", std::to_string(threads_per_rank(place)));
 }
 
 std::string libweft_path() {

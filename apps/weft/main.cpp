@@ -5,17 +5,20 @@
 #include <cstdio>
 #include <exception>
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
+#include "weft/comm/supervised.h"
 
 #include "apps/weft/commands.h"
 
 namespace weft {
 namespace {
 
-constexpr int kUserError = 1, kUsageError = 2, kInternalError = 3;
+constexpr int kUsageError = 2, kInternalError = 3;
 
 void add_commands(CLI::App& app, int* status) {
   add_train_command(app, status);
@@ -28,6 +31,7 @@ void add_commands(CLI::App& app, int* status) {
   add_config_command(app, status);
   add_logits_command(app, status);
   add_parity_command(app, status);
+  add_mesh_command(app, status);
   add_info_command(app, status);
 }
 
@@ -99,17 +103,23 @@ int run(int argc, char** argv) {
   return status;
 }
 
+int run_and_report(int argc, char** argv) {
+  try {
+    join_supervisor();
+    return run(argc, argv);
+  } catch (const Error& error) {
+    return report_failure(Failure::error, error.what());
+  } catch (const std::exception& error) {
+    return report_failure(Failure::internal, error.what());
+  }
+}
+
 }  // namespace
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  try {
-    return weft::run(argc, argv);
-  } catch (const weft::Error& error) {
-    fmt::print(stderr, "weft: error: {}\n", error.what());
-    return weft::kUserError;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "weft: internal error: {}\n", error.what());
-    return weft::kInternalError;
-  }
+  const int status = weft::run_and_report(argc, argv);
+  if (status == 0) return 0;
+  std::fflush(nullptr);
+  _exit(status);  // at once: what ends a library may wait for other ranks
 }

@@ -33,7 +33,7 @@ RunLock::RunLock(const std::string& run_dir) {
     const int reason = errno;
     close(fd_);
     if (reason != EAGAIN && reason != EACCES) fail("cannot lock {}: {}", path, std::strerror(reason));
-    fail("another process is training in {}: wait for it, or choose another log.run_dir", run_dir);
+    fail_because_locked(run_dir);
   }
 }
 
@@ -46,6 +46,10 @@ bool run_is_locked(const std::string& run_dir) {
   const bool asked = fcntl(fd, F_OFD_GETLK, &lock) == 0;
   close(fd);
   return asked && lock.l_type != F_UNLCK;
+}
+
+void fail_because_locked(const std::string& run_dir) {
+  fail("another process is training in {}: wait for it, or choose another log.run_dir", run_dir);
 }
 
 }  // namespace weft

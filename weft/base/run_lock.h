@@ -21,4 +21,7 @@ class RunLock {
 /// Does a process hold the lock? Only looks: a run that starts at this moment is not disturbed.
 bool run_is_locked(const std::string& run_dir);
 
+/// The Error for who needs it.
+[[noreturn]] void fail_because_locked(const std::string& run_dir);
+
 }  // namespace weft

@@ -1,7 +1,6 @@
 #include "weft/comm/group.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include <ATen/ATen.h>
@@ -9,6 +8,7 @@
 #include "weft/base/trace.h"
 #include "weft/comm/mpi_link.h"
 #include "weft/comm/operation.h"
+#include "weft/comm/place.h"
 #include "weft/comm/progress.h"
 
 namespace weft {
@@ -255,9 +255,17 @@ std::vector<double> all_reduce(Group& group, const std::vector<double>& values, 
 
 World& World::join(const CommConfig& comm, const std::string& /*record_dir*/) {
   static World world = [&] {
-    if (!std::getenv("OMPI_COMM_WORLD_SIZE") && !std::getenv("PMI_SIZE")) return World(0, 1);
+    const Place place = find_place();
+    check_can_communicate(place);
+    if (place.size == 1) return World(0, 1);
     MpiLink::init();
-    return World(MpiLink::world_rank(), MpiLink::world_size());
+    const int64_t rank = MpiLink::world_rank(), size = MpiLink::world_size();
+    if (place.size > 0 && (size != place.size || rank != place.rank))
+      fail(
+          "the environment says {} and rank {}, but MPI found a job of {} and rank {}: what started this "
+          "process does not go with Open MPI (use its mpirun, or srun --mpi=pmix), or is gone",
+          place.size_from, place.rank, size, rank);
+    return World(rank, size);
   }();
   configure_progress(comm, world.size() > 1);
   return world;

@@ -44,14 +44,11 @@ Mesh::Mesh(const ParallelConfig& parallel, int64_t ranks) : ranks_(ranks) {
   enter(Axis::dp_replicate, parallel.dp_replicate);
   enter(Axis::dp_shard, parallel.dp_shard);
   int64_t& dp_shard = sizes_[size_t(Axis::dp_shard)];
-  if (problems.empty() && ranks % known != 0)
-    problems.push_back(fmt::format("parallel.dp_replicate x dp_shard = {} x {} = {} does not divide {} ranks",
-                                   parallel.dp_replicate, dp_shard, known, ranks));
   if (problems.empty() && dp_shard == -1) dp_shard = ranks / known, known = ranks;
   if (problems.empty() && known != ranks)
     problems.push_back(fmt::format(
         "parallel.dp_replicate x dp_shard = {} x {} = {}, and there are {} ranks: with dp_shard = {} "
-        "(or -1), or dp_replicate = {}, they would be in use",
+        "(or -1), or dp_replicate = {}, it would be as many",
         parallel.dp_replicate, dp_shard, known, ranks, ranks / parallel.dp_replicate, ranks / dp_shard));
   if (!problems.empty()) fail("the mesh does not fit {} ranks:\n  {}", ranks, fmt::join(problems, "\n  "));
 }

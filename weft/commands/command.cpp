@@ -1,24 +1,23 @@
 #include "weft/commands/command.h"
 
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 
-#include "weft/base/error.h"
+#include "weft/comm/group.h"
+#include "weft/comm/supervised.h"
 
 namespace weft {
 
 int guarded(const std::function<int()>& body) {
   try {
     return body();
+  } catch (const CommError& error) {
+    return report_failure(Failure::comm, error.what());
   } catch (const Error& error) {
-    fmt::print(stderr, "weft: error: {}\n", error.what());
-    return 1;
+    return report_failure(Failure::error, error.what());
   } catch (const c10::Error& error) {
-    fmt::print(stderr, "weft: internal error: {}\n", error.what_without_backtrace());
-    return 3;
+    return report_failure(Failure::internal, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "weft: internal error: {}\n", error.what());
-    return 3;
+    return report_failure(Failure::internal, error.what());
   }
 }
 

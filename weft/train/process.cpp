@@ -19,7 +19,7 @@ volatile std::sig_atomic_t stop_flag = 0;
 
 void on_stop_signal(int signal) {
   stop_flag = 1;
-  std::signal(signal, SIG_DFL);
+  if (signal != SIGUSR1) std::signal(signal, SIG_DFL);
 }
 
 }  // namespace
@@ -33,6 +33,7 @@ void set_up_process(int64_t threads) {
 void catch_stop_signals() {
   std::signal(SIGINT, on_stop_signal);
   std::signal(SIGTERM, on_stop_signal);
+  std::signal(SIGUSR1, on_stop_signal);
   if (std::signal(SIGHUP, on_stop_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
   std::signal(SIGPIPE, SIG_IGN);  // `weft train … | head` must not end the run
 }

@@ -11,7 +11,8 @@ namespace weft {
 void set_up_process(int64_t threads);
 
 /// From now on the first SIGINT, SIGTERM or SIGHUP only sets a flag; the same one again ends the process as
-/// usual. A closed pipe on the output is no reason to end.
+/// usual. So does SIGUSR1, which supervisors and batch systems send, however often it comes. A closed pipe on
+/// the output is no reason to end.
 void catch_stop_signals();
 bool stop_requested();
 
