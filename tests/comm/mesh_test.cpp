@@ -15,7 +15,9 @@ using testing::Not;
 using Ranks = std::vector<int64_t>;
 
 Mesh mesh(int64_t dp_replicate, int64_t dp_shard, int64_t ranks) {
-  return Mesh({.dp_replicate = dp_replicate, .dp_shard = dp_shard}, ranks);
+  ParallelConfig parallel;
+  parallel.dp_replicate = dp_replicate, parallel.dp_shard = dp_shard;
+  return Mesh(parallel, ranks);
 }
 
 std::string error_of_mesh(int64_t dp_replicate, int64_t dp_shard, int64_t ranks) {

@@ -89,7 +89,7 @@ std::string describe(const Mesh& mesh) {
   for (const Axis axis : axes) text += group_line(mesh, {axis}, to_string(axis));
   if (mesh.size(Axis::dp_replicate) > 1 && mesh.size(Axis::dp_shard) > 1)
     text += group_line(mesh, kDataAxes, to_string(kDataAxes));
-  if (axes.size() > 1) text += group_line(mesh, {kAxes.begin(), kAxes.end()}, "all");
+  if (mesh.size(kDataAxes) < mesh.ranks()) text += group_line(mesh, {kAxes.begin(), kAxes.end()}, "all");
   return text;
 }
 

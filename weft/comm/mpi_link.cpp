@@ -58,6 +58,14 @@ void MpiLink::finalize() {
   if (joined) MPI_Finalize();
 }
 
+std::string MpiLink::version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string whole(text, size_t(length));
+  return whole.substr(0, whole.find_first_of(",\n"));  // the rest tells how it was built
+}
+
 int MpiLink::world_rank() {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #define OMPI_SKIP_MPICXX 1  // its C++ interface, long gone from the standard, would need a library more
@@ -24,6 +25,7 @@ class MpiLink {
   /// one.
   static void init();
   static void finalize();
+  static std::string version();  // needs no job
   static int world_rank();
   static int world_size();
 

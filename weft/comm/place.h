@@ -13,9 +13,9 @@ enum class Launcher { none, mpi, torchrun, slurm };
 struct Place {
   Launcher launcher = Launcher::none;
   int64_t rank = 0;
-  int64_t size = 1;        // ranks of the job; 0: only MPI itself knows (PMIX_RANK alone)
-  int64_t local_size = 1;  // ranks on this machine
-  std::string size_from;   // the variable that told the size, with its value: "OMPI_COMM_WORLD_SIZE = 4"
+  int64_t size = 1;            // ranks of the job; 0: only MPI itself knows (PMIX_RANK alone)
+  int64_t local_size = 1;      // ranks on this machine
+  std::string size_from = {};  // the variable that told the size, with its value: "OMPI_COMM_WORLD_SIZE = 4"
 };
 
 /// A variable's value; nullptr: it is not set.

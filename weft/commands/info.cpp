@@ -6,6 +6,7 @@
 #include <torch/csrc/api/include/torch/version.h>
 
 #include "weft/commands/command.h"
+#include "weft/comm/mpi_link.h"
 #include "weft/entry.h"
 #include "weft/train/process.h"
 
@@ -16,7 +17,7 @@ int weft_info() {
     fmt::print("devices       CPU, {} threads\n", at::get_num_threads());
     fmt::print("SIMD          {}\n", at::get_cpu_capability());
     fmt::print("GEMM          {}\n", at::hasMKL() ? "MKL" : "OpenBLAS or Eigen");
-    fmt::print("MPI           not compiled in: one process\n");
+    fmt::print("MPI           {}\n", weft::MpiLink::version());
     return 0;
   });
 }
