@@ -193,8 +193,10 @@ void Supervisor::block_signals() {
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action {};
     sigaction(signal, nullptr, &action);
-    const bool ignored = signal != SIGCHLD && action.sa_handler == SIG_IGN;  // nohup
-    if (!ignored) sigaddset(&wanted, signal);
+    const bool nohup = signal == SIGHUP && action.sa_handler == SIG_IGN;
+    if (nohup) continue;
+    std::signal(signal, SIG_DFL);  // shells start background jobs with SIGINT ignored
+    sigaddset(&wanted, signal);
   }
   checked(sigprocmask(SIG_BLOCK, &wanted, &blocked_before_), "sigprocmask");
   signals_ = checked(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd");
