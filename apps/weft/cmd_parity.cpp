@@ -3,12 +3,41 @@
 #include <filesystem>
 #include <memory>
 
+#include "weft/base/env.h"
 #include "weft/base/error.h"
+#include "weft/comm/place.h"
+#include "weft/comm/supervisor.h"
+#include "weft/parity/table.h"
 
 #include "apps/weft/commands.h"
 #include "apps/weft/libweft.h"
 
 namespace weft {
+namespace {
+
+/// The directory of the rows' runs, empty. What an earlier table left there goes; anything else stays, and is
+/// an error.
+void make_output(const ParityOptions& options) {
+  Env& env = Env::system();
+  const std::string marker = options.output + "/parity.toml";
+  if (env.exists(options.output) && !env.list(options.output).empty() && !env.exists(marker))
+    fail("{} is there and holds no earlier table's runs: choose another --output", options.output);
+  const std::string table = env.read(options.table);
+  env.remove_all(options.output);
+  env.create_dirs(options.output);
+  write_file_atomically(env, marker, table);
+}
+
+/// Starts as many ranks as the largest row needs.
+int run_on_ranks(const ParityOptions& options) {
+  const std::vector<ParityRow> rows = all_rows(read_parity_table(options.table));
+  std::vector<std::string> arguments = {"parity", options.table, "--output", options.output};
+  if (options.full) arguments.push_back("--full");
+  if (options.mutations) arguments.push_back("--mutations");
+  return run_job(std::ranges::max(rows, {}, &ParityRow::ranks).ranks, arguments, options.output + "/logs");
+}
+
+}  // namespace
 
 void add_parity_command(CLI::App& app, int* status) {
   CLI::App* command = app.add_subcommand("parity", "Check that layouts leave the loss curve as it is");
@@ -32,7 +61,10 @@ void add_parity_command(CLI::App& app, int* status) {
       "  weft parity tests/parity/table.toml --mutations");
   command->callback([=] {
     options->executable = std::filesystem::read_symlink("/proc/self/exe").string();
-    *status = libweft_function<decltype(weft_parity)>("weft_parity")(*options);
+    const bool is_rank = find_place().launcher != Launcher::none;
+    if (!is_rank) make_output(*options);
+    *status = is_rank || options->fresh > 0 ? libweft_function<decltype(weft_parity)>("weft_parity")(*options)
+                                            : run_on_ranks(*options);
   });
 }
 
