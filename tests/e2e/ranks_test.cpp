@@ -94,7 +94,7 @@ class Ranks : public Train {
 
   // Whoever has been told to end may need a moment.
   void expect_nothing_left(const std::string& run) {
-    for (int i = 0; i < 500 && !processes().empty(); ++i)
+    for (int i = 0; i < 500 && (!processes().empty() || run_is_locked(dir / run)); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_TRUE(processes().empty());
     EXPECT_FALSE(run_is_locked(dir / run));
@@ -111,6 +111,7 @@ class Ranks : public Train {
     wait_for_steps(process, "run", 3);
     EXPECT_EQ(kill(victim(), SIGKILL), 0);
     EXPECT_NE(process.wait(), 0);
+    EXPECT_FALSE(run_is_locked(dir / "run")) << "the user may start again at once";
     expect_nothing_left("run");
     return process.output();
   }
@@ -176,6 +177,41 @@ TEST_F(Ranks, CtrlCTwiceEndsAtOnce) {
   expect_nothing_left("run");
 }
 
+TEST_F(Ranks, CtrlCSavesHoweverLongItTakes) {
+  Process process(train_on(2, "run", {"checkpoint.save_every=0"}), dir / "log", marked());
+  wait_for_steps(process, "run", 3);
+  const pid_t slow = process_of_rank(1);
+  kill(slow, SIGSTOP);
+  process.signal(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // mpirun alone would give it one second
+  kill(slow, SIGCONT);
+  EXPECT_EQ(process.wait(), 0) << process.output();
+  EXPECT_THAT(process.output(), HasSubstr("the same command continues"));
+  EXPECT_EQ(env.list(dir / "run/checkpoints").size(), 1u);
+  expect_nothing_left("run");
+}
+
+TEST_F(Ranks, AKillInASaveLosesNothing) {
+  const std::vector<std::string> sets = {"train.steps=20"};
+  ASSERT_EQ(run_weft(train_on(2, "whole", sets), dir / "log").status, 0) << env.read(dir / "log");
+  const auto saving = [&] {
+    for (const auto& name : env.list(dir / "run/checkpoints"))
+      if (name.rfind(".tmp-", 0) == 0) return metrics_so_far("run") > 4;
+    return false;
+  };
+  {
+    Process process(train_on(2, "run", sets), dir / "log", marked());
+    ASSERT_TRUE(process.wait_until(saving)) << process.output();
+    kill(process_of_rank(1), SIGKILL);
+    EXPECT_NE(process.wait(), 0);
+  }
+  const auto result = run_weft(train_on(2, "run", sets), dir / "log", marked());
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("resuming after step"));
+  EXPECT_EQ(curve(dir / "run"), curve(dir / "whole"));
+  expect_nothing_left("run");
+}
+
 TEST_F(Ranks, AnErrorIsShownOnce) {
   const auto failing = [&](const std::vector<std::string>& sets) {
     const auto result = run_weft(train_on(2, "run", sets), dir / "log", marked());
@@ -199,7 +235,7 @@ TEST_F(Ranks, WithoutMpirunTheRemedyIsNamed) {
 TEST_F(Ranks, OfDifferentConfigsAreNamed) {
   std::vector<std::string> arguments = {"-np", "2", WEFT_BINARY};
   for (const int64_t seed : {1, 7}) {
-    const auto command = train(config, "run", {fmt::format("train.seed={}", seed), "train.steps=3"});
+    const auto command = train(config, "run", {fmt::format("train.seed={}", seed), "optim.warmup_steps=0"});
     if (seed == 7) arguments.insert(arguments.end(), {":", "-np", "1", WEFT_BINARY});
     arguments.insert(arguments.end(), command.begin(), command.end());
   }

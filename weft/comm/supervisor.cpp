@@ -22,6 +22,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+extern "C" {  // which glibc 2.36 forgets
+#include <sys/pidfd.h>
+}
 
 #include "weft/base/env.h"
 #include "weft/base/error.h"
@@ -139,8 +142,8 @@ class Supervisor {
  private:
   struct Rank {
     int64_t number;  // -1: it has not said yet
-    int connection;
-    pid_t process;
+    int connection;  // -1: closed, by its end
+    int process;     // a pidfd
   };
   /// What a rank said, or, without text, that it ended without a word.
   struct Event {
@@ -155,6 +158,7 @@ class Supervisor {
   void block_signals();
   void start_mpirun(std::vector<std::string> command);
   void wait_for_something();
+  void wait_for_ranks() const;
   void take_signals();
   void accept_ranks();
   void read(Rank& rank);
@@ -172,7 +176,7 @@ class Supervisor {
   int signals_ = -1;  // a signalfd
   pid_t mpirun_ = -1;
   std::optional<int> mpirun_status_;  // it has ended
-  std::vector<Rank> ranks_;           // those that are connected
+  std::vector<Rank> ranks_;           // all that have come
   std::vector<Event> events_;         // in the order of time
   int stop_signal_ = 0;               // the user's wish
   bool impatient_ = false;            // who has said it twice
@@ -181,7 +185,7 @@ class Supervisor {
 };
 
 Supervisor::~Supervisor() {
-  for (const Rank& rank : ranks_) close(rank.connection);
+  for (const Rank& rank : ranks_) close(rank.connection), close(rank.process);
   if (signals_ < 0) return;
   close(signals_);
   sigprocmask(SIG_SETMASK, &blocked_before_, nullptr);
@@ -228,10 +232,10 @@ void Supervisor::start_mpirun(std::vector<std::string> command) {
 int Supervisor::run(const std::vector<std::string>& arguments) {
   Env::system().create_dirs(log_dir_);
   Env::system().create(mpirun_log());  // or an error that names it
-  // A connection a rank; a hard limit that is too low for them shows in accept_ranks.
+  // Two descriptors a rank; a hard limit that is too low for them shows in accept_ranks.
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = std::min(files.rlim_max, std::max(files.rlim_cur, rlim_t(size_ + 64)));
+  files.rlim_cur = std::min(files.rlim_max, std::max(files.rlim_cur, rlim_t(2 * size_ + 64)));
   setrlimit(RLIMIT_NOFILE, &files);
 
   block_signals();
@@ -240,11 +244,12 @@ int Supervisor::run(const std::vector<std::string>& arguments) {
     wait_for_something();
     take_signals();
     accept_ranks();
-    for (Rank& rank : ranks_) read(rank);
-    std::erase_if(ranks_, [](const Rank& rank) { return rank.connection < 0; });
+    for (Rank& rank : ranks_)
+      if (rank.connection >= 0) read(rank);
     if (deadline_ && Clock::now() >= *deadline_) end_job();
   }
   signal_ranks(SIGKILL);  // whom mpirun has left
+  wait_for_ranks();
   return conclude();
 }
 
@@ -257,6 +262,14 @@ void Supervisor::wait_for_something() {
     timeout = int(std::max<int64_t>(0, left));
   }
   poll(sources.data(), sources.size(), timeout);
+}
+
+/// Until they have let go of the run directory, among others: the user may start again at once.
+void Supervisor::wait_for_ranks() const {
+  for (const Rank& rank : ranks_) {
+    pollfd end{rank.process, POLLIN, 0};
+    poll(&end, 1, int(std::chrono::milliseconds(kClearing).count()));
+  }
 }
 
 void Supervisor::take_signals() {
@@ -286,10 +299,11 @@ void Supervisor::accept_ranks() {
     ucred peer{};
     socklen_t length = sizeof peer;
     getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length);
-    if (peer.uid == getuid())
-      ranks_.push_back({.number = -1, .connection = connection, .process = peer.pid});
+    const int process = peer.uid == getuid() ? pidfd_open(peer.pid, 0) : -1;
+    if (process < 0)
+      close(connection);  // a stranger
     else
-      close(connection);
+      ranks_.push_back({.number = -1, .connection = connection, .process = process});
   }
 }
 
@@ -319,7 +333,7 @@ void Supervisor::read(Rank& rank) {
 // Passes it its outputs. Without that it ends itself.
 void Supervisor::welcome(Rank& rank, const std::string& number) {
   const int64_t said = std::atoll(number.c_str());
-  const auto same = [&](const Rank& other) { return other.number == said; };
+  const auto same = [&](const Rank& other) { return other.number == said && other.connection >= 0; };
   if (said < 0 || said >= size_ || std::ranges::any_of(ranks_, same)) {
     close(std::exchange(rank.connection, -1));
     return;
@@ -343,11 +357,11 @@ void Supervisor::welcome(Rank& rank, const std::string& number) {
   std::memcpy(CMSG_DATA(header), outputs, sizeof outputs);
   sendmsg(rank.connection, &message, MSG_NOSIGNAL);
   if (said > 0) close(outputs[0]);
-  if (stop_signal_ != 0) kill(rank.process, SIGUSR1);
+  if (stop_signal_ != 0) pidfd_send_signal(rank.process, SIGUSR1, nullptr, 0);
 }
 
 void Supervisor::signal_ranks(int signal) const {
-  for (const Rank& rank : ranks_) kill(rank.process, signal);
+  for (const Rank& rank : ranks_) pidfd_send_signal(rank.process, signal, nullptr, 0);
 }
 
 /// Ends the ranks, whereupon mpirun clears up and ends; later mpirun too.
