@@ -91,6 +91,31 @@ class Door {
   int fd_;
 };
 
+/// Where Open MPI may put its files, shared memory among them: what a mpirun that was killed leaves goes with
+/// it.
+class Scratch {
+ public:
+  Scratch() {
+    for (const char* const parent : {"/dev/shm", "/tmp"}) {
+      std::string path = fmt::format("{}/weft-XXXXXX", parent);
+      if (!mkdtemp(path.data())) continue;
+      path_ = path;
+      return;
+    }
+    fail("neither in /dev/shm nor in /tmp a directory can be made: {}", std::strerror(errno));
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 /// The command line that starts the ranks on this machine: as root too, any number of them, on any cores.
 std::vector<std::string> mpirun_command(int64_t ranks, const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {"mpirun",
@@ -113,7 +138,7 @@ std::vector<std::string> mpirun_command(int64_t ranks, const std::vector<std::st
 }
 
 /// Ours, without what would make mpirun ask a batch system for other machines, and with the door's name.
-std::vector<std::string> rank_environment(const std::string& door) {
+std::vector<std::string> rank_environment(const std::string& door, const std::string& scratch) {
   std::vector<std::string> kept;
   for (char** variable = environ; *variable; ++variable) {
     const std::string_view text = *variable;
@@ -122,6 +147,9 @@ std::vector<std::string> rank_environment(const std::string& door) {
       kept.emplace_back(text);
   }
   kept.push_back(fmt::format("{}={}", kSupervisorVariable, door));
+  for (const char* const name :
+       {"orte_tmpdir_base", "btl_vader_backing_directory", "osc_sm_backing_directory"})
+    kept.push_back(fmt::format("OMPI_MCA_{}={}", name, scratch));
   return kept;
 }
 
@@ -167,11 +195,12 @@ class Supervisor {
   void signal_ranks(int signal) const;
   void end_job();
   const Event* cause() const;
-  int conclude() const;
+  int conclude() const;  // the exit status; 128 + the user's signal: it ended the job at once
 
   int64_t size_;
   std::string log_dir_;
   Door door_;
+  Scratch scratch_;
   sigset_t blocked_before_{};
   int signals_ = -1;  // a signalfd
   pid_t mpirun_ = -1;
@@ -207,7 +236,7 @@ void Supervisor::block_signals() {
 }
 
 void Supervisor::start_mpirun(std::vector<std::string> command) {
-  std::vector<std::string> environment = rank_environment(door_.name());
+  std::vector<std::string> environment = rank_environment(door_.name(), scratch_.path());
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -388,7 +417,7 @@ int Supervisor::conclude() const {
   if (ended_well && !said) return 0;
 
   const bool too_early = stop_signal_ != 0 && WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGUSR1;
-  if (!said && (impatient_ || too_early)) end_by(stop_signal_);
+  if (!said && (impatient_ || too_early)) return 128 + stop_signal_;
 
   std::string text;
   if (said) {
@@ -426,7 +455,9 @@ int run_job(int64_t ranks, const std::vector<std::string>& arguments, const std:
                            ranks, cores, cores == 1 ? "" : "s")
                    .c_str(),
                stderr);
-  return Supervisor(ranks, log_dir).run(arguments);
+  const int status = Supervisor(ranks, log_dir).run(arguments);
+  if (status > 128) end_by(status - 128);
+  return status;
 }
 
 }  // namespace weft
