@@ -60,6 +60,10 @@ void receive_outputs(int connection) {
 
 }  // namespace
 
+std::string with_rank(int64_t rank, const std::string& text) {
+  return text.starts_with("rank ") ? text : fmt::format("rank {}: {}", rank, text);
+}
+
 int exit_status(Failure failure) { return failure == Failure::internal ? 3 : 1; }
 
 void join_supervisor() {
@@ -87,8 +91,8 @@ int report_failure(Failure failure, const std::string& text) {
   const bool on_screen = !connection || place.rank > 0;  // else the supervisor prints it
   if (on_screen) {
     const char* const what = failure == Failure::internal ? "internal error" : "error";
-    const std::string who = place.size == 1 ? "" : fmt::format("rank {}: ", place.rank);
-    std::fputs(fmt::format("weft: {}: {}{}\n", what, who, text).c_str(), stderr);
+    const std::string shown = place.size == 1 ? text : with_rank(place.rank, text);
+    std::fputs(fmt::format("weft: {}: {}\n", what, shown).c_str(), stderr);
   }
   std::fflush(nullptr);
   if (connection) {

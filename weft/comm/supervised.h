@@ -6,6 +6,7 @@
 // environment.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace weft {
@@ -18,6 +19,9 @@ enum class Failure : char {
   internal = 'i',  // our mistake
   comm = 'c',      // other ranks are gone: never the cause if there is another
 };
+
+/// "rank 2: TEXT", or TEXT alone where it begins with a rank: what all ranks find together names whose it is.
+std::string with_rank(int64_t rank, const std::string& text);
 
 /// The exit status of a process that fails in this way.
 int exit_status(Failure failure);

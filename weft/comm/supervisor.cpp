@@ -423,7 +423,7 @@ int Supervisor::conclude() const {
   if (said) {
     // What every rank says alike names no rank.
     const auto same = std::ranges::count_if(events_, [&](const Event& e) { return e.text == event->text; });
-    text = same == size_ ? event->text : fmt::format("rank {}: {}", event->rank, event->text);
+    text = same == size_ ? event->text : with_rank(event->rank, event->text);
   } else if (WIFSIGNALED(status)) {
     text = fmt::format("mpirun, which holds the ranks together, was killed by {}",
                        signal_text(WTERMSIG(status)));
