@@ -51,6 +51,45 @@ TEST(MicroBatches, WithoutSeparatorASequenceIsADocument) {
   EXPECT_THAT(batches[0].cu_seqlens, ElementsAre(0, 8, 16));
 }
 
+// Every other token is only input.
+class HalfTargets : public Counting {
+ public:
+  void read(int64_t index, std::span<int64_t> out) const override {
+    Counting::read(index, out);
+    for (int64_t& value : out) value = value % 2 == 0 ? ~value : value;
+  }
+};
+
+TEST(MicroBatches, TokensThatAreOnlyInputHaveNoLabel) {
+  const auto batches =
+      make_micro_batches(HalfTargets(), 1, 1, {.seq_len = 5, .micro_batch = 1, .separator = 0});
+  EXPECT_THAT(values(batches[0].tokens), ElementsAre(10, 11, 12, 13, 0));
+  EXPECT_THAT(values(batches[0].labels), ElementsAre(11, kIgnoredLabel, 13, kIgnoredLabel, 15));
+  EXPECT_THAT(batches[0].cu_seqlens, ElementsAre(0, 4, 5)) << "a document begins there nevertheless";
+  EXPECT_EQ(count_targets(batches), 3);
+}
+
+TEST(MicroBatches, DataRanksShareTheSequencesAndRunAsManyMicroBatches) {
+  for (const int64_t ranks : {1, 2, 3, 5, 8}) {
+    std::vector<int64_t> tokens, index;
+    size_t batches_of_first = 0;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const auto batches = make_micro_batches(
+          Counting(), 2, 7, {.seq_len = 5, .micro_batch = 2, .data_rank = rank, .data_ranks = ranks});
+      if (rank == 0) batches_of_first = batches.size();
+      EXPECT_EQ(batches.size(), batches_of_first);
+      for (const MicroBatch& batch : batches) {
+        if (count_targets({batch}) == 0) continue;  // nothing to learn
+        for (const int64_t token : values(batch.tokens)) tokens.push_back(token);
+        for (const int64_t place : values(batch.index)) index.push_back(place);
+      }
+    }
+    const auto whole = make_micro_batches(Counting(), 2, 7, {.seq_len = 5, .micro_batch = 7});
+    EXPECT_EQ(tokens, values(whole[0].tokens)) << ranks;
+    EXPECT_EQ(index, values(whole[0].index)) << ranks;
+  }
+}
+
 TEST(StepGuard, CatchesWhatIsNotFiniteAndSpikes) {
   TrainConfig train;
   train.spike_factor = 5;

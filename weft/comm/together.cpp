@@ -1,5 +1,7 @@
 #include "weft/comm/together.h"
 
+#include <algorithm>
+
 #include "weft/base/error.h"
 
 namespace weft {
@@ -9,13 +11,18 @@ void together(Group& group, const std::function<void()>& body) {
   std::string problem;
   try {
     body();
+  } catch (const CommError&) {
+    throw;
   } catch (const Error& error) {
     problem = error.what();
     if (problem.empty()) problem = "unknown error";
   }
   const std::vector<std::string> problems = all_gather(group, problem);
-  for (size_t rank = 0; rank < problems.size(); ++rank)
-    if (!problems[rank].empty()) fail("rank {}: {}", group.ranks()[rank], problems[rank]);
+  const auto first = std::ranges::find_if(problems, [](const auto& text) { return !text.empty(); });
+  if (first == problems.end()) return;
+  const bool alike = std::ranges::count(problems, *first) == std::ptrdiff_t(problems.size());
+  throw JointError(
+      alike ? *first : fmt::format("rank {}: {}", group.ranks()[size_t(first - problems.begin())], *first));
 }
 
 }  // namespace weft

@@ -40,19 +40,20 @@ std::string fingerprints(const ParamUnit& unit, const at::Tensor& part, int64_t 
   return lines;
 }
 
-/// Throws Error naming the first line in which a rank's text is not the first rank's.
-void check_equal(Group& group, const std::string& text) {
+/// The first line in which a rank's text is not the first rank's, as an error; "" if there is none.
+std::string difference(Group& group, const std::string& text) {
   const std::vector<std::string> texts = all_gather(group, text);
   for (size_t other = 1; other < texts.size(); ++other) {
     std::istringstream expected(texts[0]), found(texts[other]);
     for (std::string a, b; std::getline(expected, a) && std::getline(found, b);)
       if (a != b)
-        fail(
+        return fmt::format(
             "rank {} and rank {} should hold the same bits and do not: {} (parallel.check_replicas)\nMemory "
             "may "
             "have failed on one of the machines: go on from the last checkpoint.",
             group.ranks()[0], group.ranks()[other], a.substr(0, a.rfind(' ')));
   }
+  return {};
 }
 
 /// The slots that passes over the model need: two of the largest unit, one in use and one being gathered or
@@ -297,8 +298,9 @@ void DataParallel::check_replicas() {
     masters += fingerprints(*unit, unit->shard().master, unit->shard().begin, "the master weights");
     if (zero_ < 3) weights += fingerprints(*unit, unit->weights(), 0, "the weights");
   }
-  check_equal(*replica_group_, masters);
-  check_equal(*data_group_, weights);
+  const std::string in_masters = difference(*replica_group_, masters);
+  const std::string in_weights = difference(*data_group_, weights);
+  if (!in_masters.empty() || !in_weights.empty()) fail("{}", in_masters.empty() ? in_weights : in_masters);
 }
 
 }  // namespace weft

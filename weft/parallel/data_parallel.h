@@ -64,7 +64,7 @@ class DataParallel {
   std::pair<int64_t, int64_t> saved_range(const ParamUnit& unit) const;
 
   /// Throws Error naming rank and param unless every copy of the masters and of the weights, on all ranks
-  /// that hold one, has the same bits.
+  /// that hold one, has the same bits. Other ranks than those that differ may not notice.
   void check_replicas();
 
  private:

@@ -412,11 +412,11 @@ void Trainer::sample_if_due() {
 bool Trainer::iterate_or_save() {
   try {
     return iterate();
-  } catch (const CommError&) {
-    throw;  // no checkpoint without the other ranks
-  } catch (const Error&) {
-    // The update comes last in a step, so the weights are those of a whole step: they are worth keeping.
-    if (step_ > saved_step_) or_warn([&] { save(); });
+  } catch (const Error& error) {
+    // The update comes last in a step, so the weights are those of a whole step: they are worth keeping. But
+    // there is no checkpoint without the other ranks.
+    const bool all_fail = groups_.all().size() == 1 || dynamic_cast<const JointError*>(&error);
+    if (all_fail && step_ > saved_step_) or_warn([&] { save(); });
     throw;
   }
 }
@@ -427,7 +427,7 @@ bool Trainer::iterate() {
   const CommTotals before = World::totals();
   const StepResult result = train_step();
   comm_ = World::totals() - before;
-  if (!result.problem.empty()) handle_bad_step(result);
+  if (!result.problem.empty()) together(groups_.all(), [&] { handle_bad_step(result); });
   ++step_;
   samples_ += result.sequences;
   tokens_ += result.sequences * config_.train.seq_len;
@@ -442,7 +442,7 @@ bool Trainer::iterate() {
   report(result, seconds, evaluation);
   sample_if_due();
   if (const int64_t every = config_.parallel.check_replicas; every > 0 && step_ % every == 0)
-    decoder_->data_parallel().check_replicas();
+    together(groups_.all(), [&] { decoder_->data_parallel().check_replicas(); });
   const int64_t save_every = config_.checkpoint.save_every;
   if (save_every > 0 && step_ % save_every == 0) or_warn([&] { save(); });
   return evaluation || step_ == saved_step_;
