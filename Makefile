@@ -5,7 +5,7 @@ BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: help setup build test parity parity-full parity-mutations fuzz demo format tidy clean
+.PHONY: help setup build test parity parity-full parity-mutations bench fuzz demo format tidy clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -36,6 +36,9 @@ parity-full: build  ## every combination of the table's choices (hours)
 
 parity-mutations: build  ## drop one sum after the other: each must turn the table red
 	@build/weft parity tests/parity/table.toml --mutations
+
+bench: build  ## tokens per second of two ranks by ZeRO stage, beside one process (a quiet machine)
+	@bench/data-parallel
 
 fuzz:  ## fuzz the parsers, FUZZ_SECONDS=60 each (PARSERS="config tokenizer": only these)
 	@JOBS=$(JOBS) scripts/fuzz $(PARSERS)

@@ -84,10 +84,11 @@ TEST_F(RankFiles, DamageOfAnyOneIsNamedAndThePreviousCheckpointUsed) {
       EXPECT_THAT(warnings, ElementsAre(testing::AllOf(HasSubstr(path + ": "), HasSubstr(damage),
                                                        HasSubstr("; using step-00000001"))));
     };
-    FaultEnv::flip_bit(path, 1500);
+    const auto middle = std::filesystem::file_size(path) / 2;
+    FaultEnv::flip_bit(path, middle);
     finds_the_old_one("the file is damaged");
-    std::filesystem::resize_file(path, 1500);
-    finds_the_old_one("1500 bytes, expected");
+    std::filesystem::resize_file(path, middle);
+    finds_the_old_one(std::to_string(middle) + " bytes, expected");
     std::filesystem::remove(path);
     finds_the_old_one("No such file or directory");
   }

@@ -32,10 +32,10 @@ class Export : public Train {
 
 TEST_F(Export, WritesTheWeightsOfARunOrTheirAverage) {
   for (const char* tied : {"true", "false"}) {
-    const auto trained =
-        run_weft(train(small_config(), tied,
-                       {"train.steps=3", "optim.ema_decay=0.9", std::string("model.tie_embeddings=") + tied}),
-                 dir / "log");
+    const auto trained = run_weft(train(small_config(), tied,
+                                        {"train.steps=3", "optim.warmup_steps=0", "optim.ema_decay=0.9",
+                                         std::string("model.tie_embeddings=") + tied}),
+                                  dir / "log");
     ASSERT_EQ(trained.status, 0) << trained.output;
     const std::string run = dir / tied, newest = run + "/checkpoints/step-00000003";
     const SafetensorsFile state(env, newest + "/rank-00000.safetensors");
@@ -56,7 +56,9 @@ TEST_F(Export, WritesTheWeightsOfARunOrTheirAverage) {
 }
 
 TEST_F(Export, RoundsToTheDtype) {
-  ASSERT_EQ(run_weft(train(small_config(), "run", {"train.steps=1"}), dir / "log").status, 0);
+  ASSERT_EQ(
+      run_weft(train(small_config(), "run", {"train.steps=1", "optim.warmup_steps=0"}), dir / "log").status,
+      0);
   const auto exported = export_model(dir / "run", {"--dtype", "bf16"});
   ASSERT_EQ(exported.status, 0) << exported.output;
   const SafetensorsFile out(env, dir / "out.safetensors"),
