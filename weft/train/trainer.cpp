@@ -134,12 +134,14 @@ void Trainer::check_room_for_checkpoint() {
   double needed = 0;
   for (const StateTensor& tensor : state_tensors(/*to_save=*/true)) needed += double(tensor.data.nbytes());
   needed = all_reduce(groups_.all(), {needed}).front();
-  const auto room = double(writable_bytes(config_.log.run_dir));
-  if (room < needed)
-    fail(
-        "{}: a checkpoint takes {}B and only {}B can be written there (free space, or the file size limit): "
-        "free some, or choose another log.run_dir",
-        config_.log.run_dir, short_count(needed), short_count(room));
+  together(groups_.all(), [&] {
+    const auto room = double(writable_bytes(config_.log.run_dir));
+    if (room < needed)
+      fail(
+          "{}: a checkpoint takes {}B and only {}B can be written there (free space, or the file size "
+          "limit): free some, or choose another log.run_dir",
+          config_.log.run_dir, short_count(needed), short_count(room));
+  });
 }
 
 std::vector<StateTensor> Trainer::state_tensors(bool to_save) const {
@@ -194,8 +196,10 @@ void Trainer::resume() {
     if (config_.model.from_hf.empty())
       decoder_->initialise(uint64_t(config_.train.seed));
     else
-      load_hf_weights(env_, config_.model.from_hf, HfNames(read_hf_model(env_, config_.model.from_hf)),
-                      decoder_->params());
+      together(groups_.all(), [&] {
+        load_hf_weights(env_, config_.model.from_hf, HfNames(read_hf_model(env_, config_.model.from_hf)),
+                        decoder_->params());
+      });
     decoder_->data_parallel().publish();
     if (average_) average_->start();
     return;
