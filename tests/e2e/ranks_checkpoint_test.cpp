@@ -17,27 +17,12 @@ using testing::HasSubstr;
 class RanksCheckpoint : public Train {
  protected:
   std::string train_on(int ranks, const std::string& run, const std::string& zero) {
-    std::vector<std::string> words = {"mpirun",
-                                      "--allow-run-as-root",
-                                      "--oversubscribe",
-                                      "-np",
-                                      std::to_string(ranks),
-                                      WEFT_BINARY,
-                                      "train",
-                                      small_config(),
-                                      "--set",
-                                      "log.run_dir=" + (dir / run),
-                                      "--set",
-                                      "parallel.zero=" + zero};
-    for (const char* set : {"precision.compute=fp64", "train.steps=6", "train.threads=1",
-                            "checkpoint.save_every=2", "checkpoint.keep_last=0", "optim.ema_decay=0.9"})
-      words.insert(words.end(), {"--set", set});
-    const auto result = run_weft({}, dir / "log", [&] {
-      std::vector<char*> argv;
-      for (std::string& word : words) argv.push_back(word.data());
-      argv.push_back(nullptr);
-      execvp(argv[0], argv.data());
-    });
+    std::vector<std::string> arguments =
+        train(small_config(), run,
+              {"parallel.zero=" + zero, "precision.compute=fp64", "train.steps=6", "train.threads=1",
+               "checkpoint.save_every=2", "checkpoint.keep_last=0", "optim.ema_decay=0.9"});
+    if (ranks > 1) arguments.insert(arguments.end(), {"--ranks", std::to_string(ranks)});
+    const auto result = run_weft(arguments, dir / "log");
     EXPECT_EQ(result.status, 0) << result.output;
     return result.output;
   }
