@@ -32,6 +32,7 @@ TEST(ParityTable, ReadsFactorsAndCrossesThem) {
   const ParityTable table = read(kTable);
   EXPECT_EQ(table.base, "dir/base.toml");
   EXPECT_EQ(table.bound, 1e-6);
+  EXPECT_EQ(table.weights_bound, 1e-6);
   ASSERT_EQ(table.factors.size(), 4u);
   const std::vector<ParityRow> rows = all_rows(table);
   EXPECT_EQ(rows.size(), 2u * 3 * 4 * 2);
@@ -84,7 +85,7 @@ TEST(ParityTable, TellsWhatIsWrong) {
   EXPECT_THAT(error("base = 'b'\n[layout]\na = ['zero']\n"), HasSubstr("\"zero\" in a choice of a"));
   EXPECT_THAT(error("base = 'b'\n[layout]\na = ['ranks=x']\n"), HasSubstr("ranks=x: expected a number"));
   EXPECT_THAT(error("base = 'b'\n[variant]\na = ['ranks=2']\n"), HasSubstr("belongs to [layout]"));
-  EXPECT_THAT(error("base = 'b'\nbound = -1\n[layout]\na = ['x=1']\n"), HasSubstr("bound must be above 0"));
+  EXPECT_THAT(error("base = 'b'\nbound = -1\n[layout]\na = ['x=1']\n"), HasSubstr("bounds must be above 0"));
   EXPECT_THAT(error("base = \n"), HasSubstr("dir/table.toml:1: "));
 }
 

@@ -106,17 +106,20 @@ ParityTable read_parity_table(const std::string& path, Env& env) {
       table.base = (std::filesystem::path(path).parent_path() / node.as_string()->get()).string();
     } else if (key == "bound" && node.is_number()) {
       table.bound = node.value<double>().value_or(0);
+    } else if (key == "weights_bound" && node.is_number()) {
+      table.weights_bound = node.value<double>().value_or(0);
     } else if ((key == "variant" || key == "layout") && node.is_table()) {
       for (const auto& [name, choices] : *node.as_table())
         table.factors.push_back(read_factor(path, std::string(name), choices, key == "variant"));
     } else {
-      fail("{}: {} is none of base = \"FILE\", bound = NUMBER, [variant], [layout]", place(path, node),
-           std::string(key));
+      fail("{}: {} is none of base = \"FILE\", bound and weights_bound = NUMBER, [variant], [layout]",
+           place(path, node), std::string(key));
     }
   }
   if (table.base.empty()) fail("{}: base is missing: the config that every row starts from", path);
   if (table.factors.empty()) fail("{}: there are no factors in [variant] or [layout]", path);
-  if (!(table.bound > 0)) fail("{}: bound must be above 0", path);
+  if (table.weights_bound == 0) table.weights_bound = table.bound;
+  if (!(table.bound > 0 && table.weights_bound > 0)) fail("{}: bounds must be above 0", path);
   return table;
 }
 

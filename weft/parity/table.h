@@ -2,7 +2,8 @@
 // with its choices, and the rows that cross them. No torch here.
 //
 //   base = "base.toml"      # the config that every row starts from; the path is relative to the table's
-//   bound = 1e-9
+//   bound = 1e-9            # of loss and gradient norm
+//   weights_bound = 1e-9    # of the final weights; the same unless it is there
 //   [variant]               # choices that make another curve, which one rank is asked for too
 //   model = ["", "model.tie_embeddings=true"]
 //   [layout]                # choices that must not change the curve
@@ -36,7 +37,7 @@ struct ParityRow {
 
 struct ParityTable {
   std::string base;  // path
-  double bound = 1e-9;
+  double bound = 1e-9, weights_bound = 0;
   std::vector<ParityFactor> factors;
 };
 
