@@ -100,6 +100,19 @@ void Trace::ended(SpanEvent&& span) {
   if (keeps_events_) events_.push_back(std::move(span));
 }
 
+void Trace::ended_beside(const char* name, std::string what, int64_t begin, const Work& work) {
+  const std::lock_guard lock(mutex_);
+  if (!keeps_events_) return;
+  SpanEvent event;
+  event.name = name;
+  event.level = SpanLevel::op;
+  event.kind = SpanKind::communication;
+  event.begin = begin, event.end = clock_();
+  event.work = work;
+  event.what = std::move(what);
+  events_.push_back(std::move(event));
+}
+
 Span::Span(SpanLevel level, const char* name, SpanKind kind, const SpanOptions& options)
     : parent_(this_thread().innermost), outer_kind_(this_thread().kind) {
   ThreadState& thread = this_thread();
@@ -113,7 +126,8 @@ Span::Span(SpanLevel level, const char* name, SpanKind kind, const SpanOptions& 
             .end = 0,
             .own = 0,
             .work = {},
-            .shapes = {}};
+            .shapes = {},
+            .what = {}};
   thread.innermost = this;
   thread.kind = event_.kind;
   event_.begin = Trace::global().clock_();

@@ -62,7 +62,9 @@ struct SpanEvent {
   int64_t own = 0;  // end - begin without the spans inside
   Work work;
   std::string shapes;  // of an op's inputs, "[512, 256] [256]"
+  std::string what;    // not empty: it went on beside what threads did, and is in no total: "dp_shard #17"
 
+  bool is_beside() const { return !what.empty(); }
   std::string title() const;  // "layer 3 forward"
 };
 
@@ -96,6 +98,10 @@ class Trace {
   void restart(Clock clock = steady_clock);
 
   OpTotals totals() const;  // of the spans that have ended
+
+  int64_t now() const { return clock_(); }
+  /// An operation that went on beside the threads' work and has ended now: kept if events are kept.
+  void ended_beside(const char* name, std::string what, int64_t begin, const Work& work);
 
   void keep_events();                    // from now on
   std::vector<SpanEvent> take_events();  // those of the spans that have ended since, and keeps no more

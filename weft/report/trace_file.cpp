@@ -41,6 +41,20 @@ Json complete_event(const SpanEvent& span, int64_t origin) {
           {"args", std::move(args)}};
 }
 
+/// A pair of events on a track beside those of the threads, where they may overlap.
+void add_async_events(const SpanEvent& span, int64_t id, int64_t origin, Json* events) {
+  Json event = {
+      {"name", span.title()}, {"cat", to_string(span.kind)}, {"id", id}, {"pid", kProcess}, {"tid", 0}};
+  event["ph"] = "b";
+  event["ts"] = double(span.begin - origin) / 1000;
+  event["args"] = {{"what", span.what}, {"bytes", span.work.bytes}};
+  events->push_back(event);
+  event["ph"] = "e";
+  event["ts"] = double(span.end - origin) / 1000;
+  event.erase("args");
+  events->push_back(std::move(event));
+}
+
 std::string rate(double amount, int64_t nanoseconds) {
   return amount > 0 && nanoseconds > 0 ? fmt::format("{:.1f}", amount / double(nanoseconds)) : "-";
 }
@@ -76,21 +90,30 @@ std::string op_times_json(int64_t steps, const OpTotals& totals) {
 std::string chrome_trace(const std::vector<SpanEvent>& spans, const std::string& process_name) {
   int64_t origin = spans.empty() ? 0 : spans.front().begin;
   std::set<int> threads;
-  for (const SpanEvent& span : spans) origin = std::min(origin, span.begin), threads.insert(span.thread);
+  for (const SpanEvent& span : spans) {
+    origin = std::min(origin, span.begin);
+    if (!span.is_beside()) threads.insert(span.thread);
+  }
   Json events = Json::array();
   events.push_back(metadata("process_name", 0, {{"name", process_name}}));
   events.push_back(metadata("process_sort_index", 0, {{"sort_index", kProcess}}));
   for (const int thread : threads)
     events.push_back(
         metadata("thread_name", thread, {{"name", thread == 0 ? "main" : fmt::format("thread {}", thread)}}));
-  for (const SpanEvent& span : spans) events.push_back(complete_event(span, origin));
+  int64_t beside = 0;
+  for (const SpanEvent& span : spans)
+    if (span.is_beside())
+      add_async_events(span, ++beside, origin, &events);
+    else
+      events.push_back(complete_event(span, origin));
   const Json whole = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
   return whole.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string top_ops_table(const std::vector<SpanEvent>& spans, double peak_flops, size_t most) {
   OpTotals totals;
-  for (const SpanEvent& span : spans) add(&totals, span);
+  for (const SpanEvent& span : spans)
+    if (!span.is_beside()) add(&totals, span);
   std::vector<std::pair<OpKey, OpTotal>> ops(totals.begin(), totals.end());
   std::stable_sort(ops.begin(), ops.end(),
                    [](const auto& a, const auto& b) { return a.second.nanoseconds > b.second.nanoseconds; });
