@@ -12,6 +12,7 @@ void checkpoint_index(std::string_view input);  // index.json without its checks
 void config(std::string_view input);            // TOML; what follows a "\n--set " is an override
 void hf_config(std::string_view input);         // config.json
 void indexed_dataset(std::string_view input);   // u16 n, n bytes of .bin, .idx
+void recording(std::string_view input);         // rank-00000.ring
 void run_record(std::string_view input);        // four files of a run, see run_record_fuzzer.cpp
 void safetensors(std::string_view input);       // see safetensors_input.h
 void step_log(std::string_view input);          // metrics.jsonl
@@ -29,6 +30,7 @@ inline constexpr Target kTargets[] = {
     {"config", config},
     {"hf_config", hf_config},
     {"indexed_dataset", indexed_dataset},
+    {"recording", recording},
     {"run_record", run_record},
     {"safetensors", safetensors},
     {"step_log", step_log},

@@ -2,10 +2,11 @@
 // same order. A test passes if it passes on all ranks; a rank that fails one prints its failures behind its
 // number.
 #include <cstdio>
-
-#include <mpi.h>
+#include <filesystem>
 
 #include <gtest/gtest.h>
+
+#include "weft/comm/mpi_link.h"
 
 #include "tests/mpi/world.h"
 
@@ -15,6 +16,7 @@ namespace {
 /// Ends each test together, with one outcome.
 class Together : public testing::EmptyTestEventListener {
   void OnTestEnd(const testing::TestInfo& info) override {
+    if (world().size() == 1) return;
     int failed = info.result()->Failed(), failures = 0;
     MPI_Allreduce(&failed, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (failures > failed) ADD_FAILURE() << "failed on " << failures << " of " << world().size() << " ranks";
@@ -43,6 +45,8 @@ int main(int argc, char** argv) {
   }
   listeners.Append(new weft::Together);
   const int status = RUN_ALL_TESTS();
+  const int64_t rank = world.rank();
   world.leave();
+  if (rank == 0) std::filesystem::remove_all(weft::record_dir());
   return status;
 }

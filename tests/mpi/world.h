@@ -3,7 +3,12 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <string>
 #include <vector>
+
+#include <unistd.h>
+
+#include <gtest/gtest.h>
 
 #include "weft/comm/group.h"
 
@@ -18,8 +23,11 @@ inline CommConfig test_comm() {
   return comm;
 }
 
+/// Where the ranks' flight recorders write: their parent is the same.
+inline std::string record_dir() { return testing::TempDir() + "weft_mpi_tests." + std::to_string(getppid()); }
+
 /// Joins on the first call; each later one sets the comm keys anew.
-inline World& world(const CommConfig& comm = test_comm()) { return World::join(comm, ""); }
+inline World& world(const CommConfig& comm = test_comm()) { return World::join(comm, record_dir()); }
 
 inline std::shared_ptr<Group> everyone(const std::string& name = "everyone") {
   std::vector<int64_t> ranks(size_t(world().size()));

@@ -1,53 +1,111 @@
 #include "weft/comm/group.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include <ATen/ATen.h>
 
 #include "weft/base/trace.h"
+#include "weft/comm/alike.h"
 #include "weft/comm/mpi_link.h"
 #include "weft/comm/operation.h"
+#include "weft/comm/ordered_sum.h"
 #include "weft/comm/place.h"
 #include "weft/comm/progress.h"
+#include "weft/comm/shared_collectives.h"
 
 namespace weft {
 namespace {
 
 // Tags of messages that are no user's: one per operation, so that what two operations send cannot be mixed up
-// in whatever order their parts are sent.
-constexpr int kFirstTag = 1 << 15, kTags = 1 << 28;
+// in whatever order their parts are sent, and one for what comm.check sends before it. All fit the 23 bits
+// that MPI's transports leave.
+constexpr int kFirstTag = 1 << 15, kTags = 1 << 21, kCheckTags = 1 << 22;
 
 // Below this an all-reduce is one exchange of everything, above it a reduce-scatter and an all-gather.
 constexpr int64_t kSmall = 16 << 10;
 
-/// Elements [bounds[r], bounds[r + 1]) are rank r's piece.
-std::vector<int64_t> even_bounds(int64_t numel, int size) {
-  std::vector<int64_t> bounds;
-  for (int rank = 0; rank <= size; ++rank) bounds.push_back(numel * rank / size);
-  return bounds;
+std::string dtype_name(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return "fp32";
+    case at::kDouble:
+      return "fp64";
+    case at::kBFloat16:
+      return "bf16";
+    case at::kHalf:
+      return "fp16";
+    case at::kLong:
+      return "int64";
+    case at::kByte:
+      return "uint8";
+    default:
+      return at::toString(dtype);
+  }
 }
 
-/// output = pieces[0] + pieces[1] + … in this order; output may be one of them. Half precision is summed in
-/// fp32.
-void ordered_sum(const at::Tensor& output, const std::vector<at::Tensor>& pieces, ReduceOp op) {
-  const auto combine = [&](at::Tensor out, const at::Tensor& a, const at::Tensor& b) {
-    op == ReduceOp::sum ? at::add_out(out, a, b) : at::maximum_out(out, a, b);
-  };
-  const bool half = output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16;
-  if (pieces.size() == 2 && !half) return combine(output, pieces[0], pieces[1]);
-  at::Tensor sum = half ? pieces[0].to(at::kFloat) : pieces[0].clone();
-  for (size_t rank = 1; rank < pieces.size(); ++rank) combine(sum, sum, pieces[rank].to(sum.scalar_type()));
-  output.copy_(sum);
+/// What is written down of an operation on this tensor.
+OpRecord record_of(const char* kind, const at::Tensor& tensor) {
+  OpRecord record;
+  set_field(record.kind, kind);
+  set_field(record.dtype, dtype_name(tensor.scalar_type()));
+  record.numel = tensor.numel();
+  return record;
+}
+OpRecord record_of(const char* kind, const at::Tensor& tensor, ReduceOp op) {
+  OpRecord record = record_of(kind, tensor);
+  set_field(record.reduction, op == ReduceOp::sum ? "sum" : "max");
+  return record;
+}
+OpRecord record_of(const char* kind, const at::Tensor& tensor, int peer) {
+  OpRecord record = record_of(kind, tensor);
+  record.peer = peer;
+  return record;
 }
 
 at::Tensor flat(const at::Tensor& tensor) {
   WEFT_ASSERT(tensor.is_contiguous(), "only contiguous tensors can be communicated");
-  return tensor.detach().view({-1});
+  return tensor.dim() == 1 && !tensor.requires_grad() ? tensor : tensor.detach().view({-1});
 }
 
 void copy_unless_same(const at::Tensor& to, const at::Tensor& from) {
   if (to.data_ptr() != from.data_ptr()) to.copy_(from);
+}
+
+/// sum = the sum of what is at this rank's place among all ranks' pieces: they are exchanged, and what came
+/// is added up.
+void exchange_and_sum(Operation* operation, const std::vector<at::Tensor>& pieces, const at::Tensor& sum,
+                      ReduceOp op) {
+  const Channel& channel = operation->channel();
+  std::vector<at::Tensor> summands;
+  for (int peer = 0; peer < channel.size(); ++peer) {
+    const at::Tensor& piece = pieces[size_t(peer)];
+    summands.push_back(peer == channel.rank ? piece : at::empty_like(pieces[size_t(channel.rank)]));
+    if (peer == channel.rank) continue;
+    operation->receive(summands.back(), peer);
+    operation->send(piece, peer);
+  }
+  operation->then([=] { ordered_sum(sum, summands, op); });
+}
+
+/// A reduce-scatter and an all-gather.
+void all_reduce_in_parts(Operation* operation, const at::Tensor& whole, ReduceOp op) {
+  const Channel& channel = operation->channel();
+  const std::vector<int64_t> bounds = even_bounds(whole.numel(), channel.size());
+  std::vector<at::Tensor> parts;
+  for (size_t peer = 0; peer + 1 < bounds.size(); ++peer)
+    parts.push_back(whole.slice(0, bounds[peer], bounds[peer + 1]));
+  const at::Tensor own = parts[size_t(channel.rank)];
+  exchange_and_sum(operation, parts, own, op);
+  operation->then([=] {
+    const Channel& again = operation->channel();
+    for (int peer = 0; peer < again.size(); ++peer) {
+      if (peer == again.rank) continue;
+      operation->receive(parts[size_t(peer)], peer);
+      operation->send(own, peer);
+    }
+  });
 }
 
 }  // namespace
@@ -57,130 +115,131 @@ void Request::wait() {
   if (operation_) operation_->wait();
 }
 
-Group::Group(std::string name, std::vector<int64_t> ranks, int rank, std::unique_ptr<MpiLink> link)
-    : name_(std::move(name)), ranks_(std::move(ranks)), rank_(rank), link_(std::move(link)) {}
+Group::Group(std::string name, std::vector<int64_t> ranks, int rank)
+    : name_(std::move(name)), ranks_(std::move(ranks)), rank_(rank) {
+  if (size() == 1) return;
+  const uint32_t recorded = recorder() ? recorder()->add_group(name_, ranks_) : FlightRecorder::kUnlisted;
+  const uint64_t sequence = recorder() ? recorder()->last_sequence(recorded) : 0;
+  channel_ = std::shared_ptr<Channel>(new Channel{name_, ranks_, rank_, MpiLink(ranks_), recorded, sequence});
+}
 Group::~Group() = default;
 
-std::shared_ptr<Group> Group::alone() { return std::shared_ptr<Group>(new Group("alone", {0}, 0, nullptr)); }
+std::shared_ptr<Group> Group::alone() { return std::shared_ptr<Group>(new Group("alone", {0}, 0)); }
 
-std::shared_ptr<Operation> Group::begin(const char* kind) {
-  const int tag = kFirstTag + int(operations_++ % kTags);
-  return std::make_shared<Operation>(name_, kind, *link_, tag);
+Request Group::collective(const char* kind, OpRecord what, const std::optional<SharedPlace>& place,
+                          const std::function<void(Operation*)>& work, const std::vector<int64_t>& counts) {
+  const Span span(SpanLevel::op, kind, SpanKind::communication);
+  what.sequence = ++channel_->sequence;
+  what.group = channel_->recorded;
+  if (place) what.buffer = place->number;
+  const int tag = int(what.sequence % kTags);
+  const auto operation = std::make_shared<Operation>(channel_, kind, kFirstTag + tag);
+  operation->record(what);
+  if (comm_config().check) {
+    check_alike(operation.get(), what, counts, kCheckTags + tag);
+    operation->then([work, self = operation.get()] { work(self); });
+  } else {
+    work(operation.get());
+  }
+  enter(operation);
+  if (place) operation->test();  // tells the others that this rank is ready
+  return Request(operation);
+}
+
+std::optional<SharedPlace> Group::place_of(const at::Tensor& whole) {
+  if (int64_t(whole.nbytes()) <= kSmall) return {};  // messages are faster
+  auto place = find_shared(*channel_, whole);
+  if (place) place->turn = ++place->memory->operations;
+  return place;
 }
 
 Request Group::all_reduce(at::Tensor tensor, ReduceOp op) {
-  if (!link_) return {};
-  const Span span(SpanLevel::op, "all_reduce", SpanKind::communication);
+  if (!channel_) return {};
   const at::Tensor whole = flat(tensor);
-  const auto operation = begin("all_reduce");
-  Operation* const self = operation.get();  // what it does next must not own it
-  std::vector<at::Tensor> pieces;
-  if (int64_t(whole.nbytes()) <= kSmall) {
-    for (int peer = 0; peer < size(); ++peer) pieces.push_back(peer == rank_ ? whole : at::empty_like(whole));
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank_) continue;
-      self->receive(pieces[size_t(peer)], peer);
-      self->send(whole, peer);
-    }
-    self->then([=] { ordered_sum(whole, pieces, op); });
-  } else {
-    const std::vector<int64_t> bounds = even_bounds(whole.numel(), size());
-    std::vector<at::Tensor> parts;
-    for (int peer = 0; peer < size(); ++peer)
-      parts.push_back(whole.slice(0, bounds[size_t(peer)], bounds[size_t(peer) + 1]));
-    const at::Tensor own = parts[size_t(rank_)];
-    for (int peer = 0; peer < size(); ++peer) {
-      pieces.push_back(peer == rank_ ? own : at::empty_like(own));
-      if (peer == rank_) continue;
-      self->receive(pieces.back(), peer);
-      self->send(parts[size_t(peer)], peer);
-    }
-    self->then([=, this] {
-      ordered_sum(own, pieces, op);
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank_) continue;
-        self->receive(parts[size_t(peer)], peer);
-        self->send(own, peer);
-      }
-    });
-  }
-  enter(operation);
-  return Request(operation);
+  const bool small = int64_t(whole.nbytes()) <= kSmall;
+  const size_t ranks = ranks_.size();
+  const auto place = place_of(whole);
+  return collective("all_reduce", record_of("all_reduce", whole, op), place, [=](Operation* operation) {
+    if (place) return all_reduce_shared(operation, *place, whole, op);
+    if (!small) return all_reduce_in_parts(operation, whole, op);
+    exchange_and_sum(operation, std::vector<at::Tensor>(ranks, whole), whole, op);
+  });
 }
 
 Request Group::all_gather(at::Tensor output, at::Tensor input) {
   const at::Tensor whole = flat(output), own = flat(input);
   WEFT_ASSERT(whole.numel() == own.numel() * size(), "all_gather of {} elements into {}", own.numel(),
               whole.numel());
-  const auto place = [&](int peer) { return whole.narrow(0, own.numel() * peer, own.numel()); };
-  copy_unless_same(place(rank_), own);
-  if (!link_) return {};
-  const Span span(SpanLevel::op, "all_gather", SpanKind::communication);
-  const auto operation = begin("all_gather");
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_) continue;
-    operation->receive(place(peer), peer);
-    operation->send(own, peer);
-  }
-  enter(operation);
-  return Request(operation);
+  copy_unless_same(whole.narrow(0, own.numel() * rank_, own.numel()), own);
+  if (!channel_) return {};
+  const auto place = place_of(whole);
+  return collective("all_gather", record_of("all_gather", whole), place, [=](Operation* operation) {
+    if (place) return all_gather_shared(operation, *place, whole);
+    const Channel& channel = operation->channel();
+    for (int peer = 0; peer < channel.size(); ++peer) {
+      if (peer == channel.rank) continue;
+      operation->receive(whole.narrow(0, own.numel() * peer, own.numel()), peer);
+      operation->send(own, peer);
+    }
+  });
 }
 
 Request Group::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op) {
   const at::Tensor whole = flat(input), sum = flat(output);
   WEFT_ASSERT(whole.numel() == sum.numel() * size(), "reduce_scatter of {} elements into {}", whole.numel(),
               sum.numel());
-  if (!link_) {
+  if (!channel_) {
     copy_unless_same(sum, whole);
     return {};
   }
-  const Span span(SpanLevel::op, "reduce_scatter", SpanKind::communication);
-  const auto operation = begin("reduce_scatter");
-  std::vector<at::Tensor> pieces;
-  for (int peer = 0; peer < size(); ++peer) {
-    const at::Tensor piece = whole.narrow(0, sum.numel() * peer, sum.numel());
-    pieces.push_back(peer == rank_ ? piece : at::empty_like(sum));
-    if (peer == rank_) continue;
-    operation->receive(pieces.back(), peer);
-    operation->send(piece, peer);
-  }
-  operation->then([=] { ordered_sum(sum, pieces, op); });
-  enter(operation);
-  return Request(operation);
+  const auto place = place_of(whole);
+  return collective("reduce_scatter", record_of("reduce_scatter", whole, op), place,
+                    [=](Operation* operation) {
+                      if (place) return reduce_scatter_shared(operation, *place, whole, sum, op);
+                      std::vector<at::Tensor> pieces;
+                      for (int peer = 0; peer < operation->channel().size(); ++peer)
+                        pieces.push_back(whole.narrow(0, sum.numel() * peer, sum.numel()));
+                      exchange_and_sum(operation, pieces, sum, op);
+                    });
 }
 
 Request Group::all_to_all(at::Tensor output, at::Tensor input, const std::vector<int64_t>& output_counts,
                           const std::vector<int64_t>& input_counts) {
-  const Span span(SpanLevel::op, "all_to_all", SpanKind::communication);
-  const auto operation = link_ ? begin("all_to_all") : nullptr;
+  std::vector<at::Tensor> sent, received;
   int64_t from = 0, to = 0;
-  for (int peer = 0; peer < size(); ++peer) {
-    const at::Tensor sent = input.narrow(0, from, input_counts[size_t(peer)]);
-    const at::Tensor received = output.narrow(0, to, output_counts[size_t(peer)]);
-    from += input_counts[size_t(peer)], to += output_counts[size_t(peer)];
-    if (peer == rank_) {
-      copy_unless_same(received, sent);
-    } else {
-      operation->receive(flat(received), peer);
-      operation->send(flat(sent), peer);
-    }
+  for (size_t peer = 0; peer < ranks_.size(); ++peer) {
+    sent.push_back(flat(input.narrow(0, from, input_counts[peer])));
+    received.push_back(flat(output.narrow(0, to, output_counts[peer])));
+    from += input_counts[peer], to += output_counts[peer];
   }
   WEFT_ASSERT(from == input.size(0) && to == output.size(0), "all_to_all: {} of {} sent, {} of {} received",
               from, input.size(0), to, output.size(0));
-  if (!operation) return {};
-  enter(operation);
-  return Request(operation);
+  copy_unless_same(received[size_t(rank_)], sent[size_t(rank_)]);
+  if (!channel_) return {};
+  std::vector<int64_t> counts;
+  for (const auto* tensors : {&sent, &received})
+    for (const at::Tensor& tensor : *tensors) counts.push_back(tensor.numel());
+  return collective(
+      "all_to_all", record_of("all_to_all", input), {},
+      [=](Operation* operation) {
+        for (int peer = 0; peer < int(sent.size()); ++peer) {
+          if (peer == operation->channel().rank) continue;
+          operation->receive(received[size_t(peer)], peer);
+          operation->send(sent[size_t(peer)], peer);
+        }
+      },
+      counts);
 }
 
 Request Group::broadcast(at::Tensor tensor, int root) {
-  if (!link_) return {};
-  const Span span(SpanLevel::op, "broadcast", SpanKind::communication);
-  const auto operation = begin("broadcast");
-  if (rank_ != root) operation->receive(flat(tensor), root);
-  for (int peer = 0; rank_ == root && peer < size(); ++peer)
-    if (peer != root) operation->send(flat(tensor), peer);
-  enter(operation);
-  return Request(operation);
+  if (!channel_) return {};
+  const at::Tensor whole = flat(tensor);
+  return collective("broadcast", record_of("broadcast", whole, root), {}, [=](Operation* operation) {
+    const Channel& channel = operation->channel();
+    if (channel.rank != root) operation->receive(whole, root);
+    for (int peer = 0; channel.rank == root && peer < channel.size(); ++peer)
+      if (peer != root) operation->send(whole, peer);
+  });
 }
 
 Request Group::send(at::Tensor tensor, int peer, int tag) {
@@ -191,27 +250,42 @@ Request Group::recv(at::Tensor tensor, int peer, int tag) {
 }
 
 Request Group::batch(std::vector<P2P> messages) {
-  WEFT_ASSERT(link_, "a rank alone sends no messages");
+  WEFT_ASSERT(channel_, "a rank alone sends no messages");
   const Span span(SpanLevel::op, "send_recv", SpanKind::communication);
-  const auto operation = std::make_shared<Operation>(name_, "send_recv", *link_, 0);
+  const auto operation = std::make_shared<Operation>(channel_, "send_recv", 0);
   for (const P2P& message : messages) {
     WEFT_ASSERT(0 <= message.tag && message.tag < kFirstTag, "tag {} is none of a user's", message.tag);
-    if (message.kind == P2P::Kind::send)
-      operation->send(flat(message.tensor), message.peer, message.tag);
-    else
-      operation->receive(flat(message.tensor), message.peer, message.tag);
+    const at::Tensor tensor = flat(message.tensor);
+    const bool sends = message.kind == P2P::Kind::send;
+    OpRecord what = record_of(sends ? "send" : "recv", tensor, message.peer);
+    what.tag = message.tag;
+    what.group = channel_->recorded;
+    operation->record(what);
+    sends ? operation->send(tensor, message.peer, message.tag)
+          : operation->receive(tensor, message.peer, message.tag);
   }
   enter(operation);
   return Request(operation);
 }
 
 void Group::barrier() {
-  if (!link_) return;
+  if (!channel_) return;
   const at::Tensor here = at::zeros({1}, at::kByte), all = at::zeros({size()}, at::kByte);
   all_gather(all, here).wait();
 }
 
-at::Tensor Group::new_buffer(int64_t numel, at::ScalarType dtype) { return at::zeros({numel}, dtype); }
+at::Tensor Group::new_buffer(int64_t numel, at::ScalarType dtype) {
+  if (channel_ && comm_config().shared_memory && numel > 0) {
+    OpRecord what = record_of("new_buffer", at::empty({0}, dtype));
+    what.numel = numel;
+    const auto memory = std::make_shared<std::shared_ptr<SharedMemory>>();
+    collective("new_buffer", what, {}, [=](Operation* operation) {
+      share_memory(operation, numel * int64_t(at::elementSize(dtype)), memory);
+    }).wait();
+    if (*memory) return shared_tensor(channel_, *memory, numel, dtype);
+  }
+  return at::zeros({numel}, dtype);
+}
 
 CommTotals operator-(CommTotals now, const CommTotals& before) {
   for (const auto& [place, total] : before) {
@@ -253,7 +327,7 @@ std::vector<double> all_reduce(Group& group, const std::vector<double>& values, 
   return {tensor.const_data_ptr<double>(), tensor.const_data_ptr<double>() + tensor.numel()};
 }
 
-World& World::join(const CommConfig& comm, const std::string& /*record_dir*/) {
+World& World::join(const CommConfig& comm, const std::string& record_dir) {
   static World world = [&] {
     const Place place = find_place();
     check_can_communicate(place);
@@ -265,6 +339,11 @@ World& World::join(const CommConfig& comm, const std::string& /*record_dir*/) {
           "the environment says {} and rank {}, but MPI found a job of {} and rank {}: what started this "
           "process does not go with Open MPI (use its mpirun, or srun --mpi=pmix), or is gone",
           place.size_from, place.rank, size, rank);
+    if (size > 1 && !record_dir.empty()) {
+      const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+      const uint64_t run = MpiLink::first_ranks(uint64_t(now));
+      set_recorder(std::make_unique<FlightRecorder>(record_dir + "/comm", rank, size, run));
+    }
     return World(rank, size);
   }();
   configure_progress(comm, world.size() > 1);
@@ -279,8 +358,7 @@ void World::leave() {
 std::shared_ptr<Group> World::group(const std::string& name, const std::vector<int64_t>& ranks) {
   const auto own = std::ranges::find(ranks, rank_);
   WEFT_ASSERT(own != ranks.end(), "rank {} is not in group {}", rank_, name);
-  auto link = ranks.size() > 1 ? std::make_unique<MpiLink>(ranks) : nullptr;
-  return std::shared_ptr<Group>(new Group(name, ranks, int(own - ranks.begin()), std::move(link)));
+  return std::shared_ptr<Group>(new Group(name, ranks, int(own - ranks.begin())));
 }
 
 void World::poll() { poll_operations(); }

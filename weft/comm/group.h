@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,10 @@ struct CommError : Error {
 
 enum class ReduceOp { sum, max };
 
-class MpiLink;
 class Operation;  // one that is under way
+struct Channel;
+struct OpRecord;
+struct SharedPlace;
 
 /// An operation that was issued. A copy is a handle on the same one; one that is dropped lets it
 /// finish in its own time.
@@ -57,8 +60,8 @@ struct P2P {
   int tag;   // tells messages between the same two ranks apart: [0, 2^15)
 };
 
-/// What one rank has sent over one group with one kind of operation. Bytes: those that left this rank, or
-/// that its peers read from it in shared memory.
+/// What one rank has sent over one group with one kind of operation. Bytes: those that left this rank, or, in
+/// shared memory, those that it read of others, which are as many.
 struct CommTotal {
   int64_t calls = 0, bytes = 0;
   double seconds = 0;  // spent issuing and waiting, by the thread that computes
@@ -105,14 +108,17 @@ class Group {
 
  private:
   friend class World;
-  Group(std::string name, std::vector<int64_t> ranks, int rank, std::unique_ptr<MpiLink> link);
-  std::shared_ptr<Operation> begin(const char* kind);
+  Group(std::string name, std::vector<int64_t> ranks, int rank);
+
+  /// Issues a collective: `work` sends and receives.
+  Request collective(const char* kind, OpRecord what, const std::optional<SharedPlace>& place,
+                     const std::function<void(Operation*)>& work, const std::vector<int64_t>& counts = {});
+  std::optional<SharedPlace> place_of(const at::Tensor& whole);
 
   std::string name_;
   std::vector<int64_t> ranks_;
   int rank_;
-  std::unique_ptr<MpiLink> link_;  // null: a group of one
-  int64_t operations_ = 0;         // collectives so far: their tags
+  std::shared_ptr<Channel> channel_;  // null: a group of one
 };
 
 /// Every rank's text, in the order of the group. Waits.

@@ -78,7 +78,13 @@ int MpiLink::world_size() {
   return size;
 }
 
-MpiLink::MpiLink(const std::vector<int64_t>& ranks) {
+uint64_t MpiLink::first_ranks(uint64_t number) {
+  const std::lock_guard lock(mpi_mutex());
+  check(MPI_Bcast(&number, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  return number;
+}
+
+MpiLink::MpiLink(const std::vector<int64_t>& ranks) : ranks_(ranks) {
   const std::lock_guard lock(mpi_mutex());
   const std::vector<int> members(ranks.begin(), ranks.end());
   MPI_Group world, group;
@@ -100,7 +106,7 @@ MpiLink::~MpiLink() {
 void MpiLink::send(const void* data, int64_t bytes, int peer, int tag, std::vector<Message>* messages) {
   const std::lock_guard lock(mpi_mutex());
   in_parts(bytes, [&](int64_t offset, int count) {
-    Message& message = messages->emplace_back(MPI_REQUEST_NULL, -1);
+    Message& message = messages->emplace_back(MPI_REQUEST_NULL, -1, ranks_[size_t(peer)]);
     check(MPI_Isend(static_cast<const std::byte*>(data) + offset, count, MPI_BYTE, peer, tag, comm_,
                     &message.request),
           "MPI_Isend");
@@ -110,7 +116,7 @@ void MpiLink::send(const void* data, int64_t bytes, int peer, int tag, std::vect
 void MpiLink::receive(void* data, int64_t bytes, int peer, int tag, std::vector<Message>* messages) {
   const std::lock_guard lock(mpi_mutex());
   in_parts(bytes, [&](int64_t offset, int count) {
-    Message& message = messages->emplace_back(MPI_REQUEST_NULL, count);
+    Message& message = messages->emplace_back(MPI_REQUEST_NULL, count, ranks_[size_t(peer)]);
     check(MPI_Irecv(static_cast<std::byte*>(data) + offset, count, MPI_BYTE, peer, tag, comm_,
                     &message.request),
           "MPI_Irecv");
@@ -120,18 +126,25 @@ void MpiLink::receive(void* data, int64_t bytes, int peer, int tag, std::vector<
 bool MpiLink::test(std::vector<Message>* messages) {
   const std::lock_guard lock(mpi_mutex());
   while (!messages->empty()) {
-    const int expected = messages->back().expected;
+    Message& message = messages->back();
     int done = 0, received = 0;
     MPI_Status status;
-    const int code = MPI_Test(&messages->back().request, &done, &status);
-    if (code != MPI_SUCCESS)
-      throw CommError(fmt::format("a message of {} bytes was expected: {}", expected, error_text(code)));
+    const int code = MPI_Test(&message.request, &done, &status);
+    if (code != MPI_SUCCESS) {
+      int kind = 0;
+      MPI_Error_class(code, &kind);
+      if (kind == MPI_ERR_TRUNCATE)
+        throw CommError(fmt::format("rank {} sent more than the {} bytes that were expected", message.peer,
+                                    message.expected));
+      throw CommError(fmt::format("a message {} rank {} failed: {}", message.expected < 0 ? "to" : "from",
+                                  message.peer, error_text(code)));
+    }
     if (!done) return false;
-    messages->pop_back();
-    if (expected < 0) continue;
     MPI_Get_count(&status, MPI_BYTE, &received);
-    if (received != expected)
-      throw CommError(fmt::format("a message of {} bytes came where {} were expected", received, expected));
+    if (message.expected >= 0 && received != message.expected)
+      throw CommError(fmt::format("rank {} sent {} bytes where {} were expected", message.peer, received,
+                                  message.expected));
+    messages->pop_back();
   }
   return true;
 }

@@ -17,6 +17,7 @@ namespace weft {
 struct Message {
   MPI_Request request;
   int expected;  // bytes to be received; -1: it is being sent
+  int64_t peer;  // rank of the job
 };
 
 class MpiLink {
@@ -28,6 +29,9 @@ class MpiLink {
   static std::string version();  // needs no job
   static int world_rank();
   static int world_size();
+
+  /// The first rank's number, on every rank of the job.
+  static uint64_t first_ranks(uint64_t number);
 
   /// Between these ranks of the job. Collective over them.
   explicit MpiLink(const std::vector<int64_t>& ranks);
@@ -46,6 +50,7 @@ class MpiLink {
 
  private:
   MPI_Comm comm_ = MPI_COMM_NULL;
+  std::vector<int64_t> ranks_;
 };
 
 }  // namespace weft
