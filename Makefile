@@ -5,7 +5,7 @@ BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: help setup build test parity parity-full parity-mutations bench fuzz demo format tidy clean
+.PHONY: help setup build test parity parity-full parity-mutations bench bench-comm fuzz demo format tidy clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -39,6 +39,10 @@ parity-mutations: build  ## drop one sum after the other: each must turn the tab
 
 bench: build  ## tokens per second of two ranks by ZeRO stage, beside one process (a quiet machine)
 	@bench/data-parallel
+
+bench-comm: build  ## communication on 2 ranks beside a bare MPI program (keep the machine quiet)
+	@cmake --build $(BUILD) --target bare_mpi
+	@BUILD=$(BUILD) bench/comm
 
 fuzz:  ## fuzz the parsers, FUZZ_SECONDS=60 each (PARSERS="config tokenizer": only these)
 	@JOBS=$(JOBS) scripts/fuzz $(PARSERS)

@@ -49,6 +49,12 @@ struct ParityOptions {
   std::string executable;  // weft's
 };
 
+struct BenchCommOptions {
+  std::vector<std::string> operations;  // empty: all
+  int64_t min_bytes = 8, max_bytes = 64 << 20;
+  int64_t factor = 8;  // from one size to the next
+};
+
 }  // namespace weft
 
 extern "C" {
@@ -57,5 +63,6 @@ int weft_generate(const weft::GenerateOptions& options);
 int weft_export(const weft::ExportOptions& options);
 int weft_logits(const weft::LogitsOptions& options);
 int weft_parity(const weft::ParityOptions& options);
+int weft_bench_comm(const weft::BenchCommOptions& options);
 int weft_info();
 }

@@ -23,6 +23,7 @@ void add_tokenizer_command(CLI::App& app, int* status);
 void add_data_command(CLI::App& app, int* status);
 void add_parity_command(CLI::App& app, int* status);
 void add_mesh_command(CLI::App& app, int* status);
+void add_bench_command(CLI::App& app, int* status);
 void add_comm_command(CLI::App& app, int* status);
 void add_info_command(CLI::App& app, int* status);
 

@@ -33,6 +33,7 @@ void add_commands(CLI::App& app, int* status) {
   add_parity_command(app, status);
   add_mesh_command(app, status);
   add_comm_command(app, status);
+  add_bench_command(app, status);
   add_info_command(app, status);
 }
 
