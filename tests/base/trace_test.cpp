@@ -118,6 +118,26 @@ TEST_F(TraceTest, EventsAreKeptOnlyWhileAskedFor) {
   EXPECT_EQ(event.shapes, "[2, 3]");
 }
 
+TEST_F(TraceTest, WhatGoesOnBesideIsInNoTotal) {
+  Trace::global().ended_beside("all_gather", "all_gather #1 over dp", 0, {});
+  Trace::global().keep_events();
+  const int64_t begin = Trace::global().now();
+  {
+    const Span span(SpanLevel::op, "linear", SpanKind::mlp);
+    work(7);
+  }
+  Trace::global().ended_beside("all_gather", "all_gather #2 over dp", begin, {.flops = 0, .bytes = 96});
+  const auto events = Trace::global().take_events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_FALSE(events[0].is_beside());
+  EXPECT_TRUE(events[1].is_beside());
+  EXPECT_EQ(events[1].what, "all_gather #2 over dp");
+  EXPECT_LE(events[1].begin, events[0].begin);
+  EXPECT_GE(events[1].end, events[0].end);
+  EXPECT_EQ(events[1].work.bytes, 96);
+  EXPECT_EQ(Trace::global().totals().size(), 1u);
+}
+
 TEST_F(TraceTest, ThreadsHaveSpansOfTheirOwn) {
   Trace::global().keep_events();
   {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "weft/base/trace.h"
 #include "weft/comm/mpi_link.h"
 
 #include "tests/mpi/inputs.h"
@@ -369,6 +370,28 @@ TEST_F(GroupBytes, MessagesCountWhereTheyAreSent) {
                     if (rank_ > 1) group_->batch({}).wait();
                   }),
             rank_ == 0 ? 101 * 4 : 0);
+}
+
+// ---------------------------------------------------------------- trace
+
+TEST_F(GroupTest, TheTraceShowsWhatAnOperationIsHiddenBehind) {
+  if (n_ == 1) GTEST_SKIP() << "needs two ranks";
+  Trace::global().restart();
+  Trace::global().keep_events();
+  const at::Tensor output = at::zeros({n_ * 5003});
+  Request request = group_->all_gather(output, own(5003, at::kFloat));
+  { const Span computing(SpanLevel::op, "linear", SpanKind::mlp); }
+  request.wait();
+  std::vector<SpanEvent> events = Trace::global().take_events();
+  Trace::global().restart();
+  const auto linear = std::ranges::find_if(events, [](const auto& e) { return e.title() == "linear"; });
+  const auto gather = std::ranges::find_if(events, [](const auto& e) { return e.is_beside(); });
+  ASSERT_TRUE(linear != events.end() && gather != events.end());
+  EXPECT_EQ(gather->title(), "all_gather");
+  EXPECT_THAT(gather->what, testing::MatchesRegex("all_gather #[0-9]+ over everyone"));
+  EXPECT_EQ(gather->work.bytes, (n_ - 1) * 5003 * 4);
+  EXPECT_LE(gather->begin, linear->begin);
+  EXPECT_GE(gather->end, linear->end);
 }
 
 // ---------------------------------------------------------------- progress and timeouts

@@ -57,6 +57,25 @@ TEST(ChromeTrace, HasOneCompleteEventASpan) {
   EXPECT_EQ(events[6].at("ts"), 0);
 }
 
+// They may overlap: so they are no complete events of a thread.
+TEST(ChromeTrace, HasAPairOfEventsForWhatGoesOnBeside) {
+  std::vector<SpanEvent> spans = a_step();
+  SpanEvent gather;
+  gather.name = "all_gather", gather.level = SpanLevel::op, gather.kind = SpanKind::communication;
+  gather.begin = 1'500'000, gather.end = 12'500'000;
+  gather.work.bytes = 96, gather.what = "all_gather #17 over dp_shard";
+  spans.push_back(gather);
+  const json events = json::parse(chrome_trace(spans, "weft")).at("traceEvents");
+  ASSERT_EQ(events.size(), 3u + 4u + 2u);
+  EXPECT_EQ(events[7],
+            json::parse(R"({"name": "all_gather", "cat": "communication", "ph": "b", "id": 1, "ts": 1000.0,
+                                       "pid": 0, "tid": 0,
+                                       "args": {"what": "all_gather #17 over dp_shard", "bytes": 96.0}})"));
+  EXPECT_EQ(events[8], json::parse(R"({"name": "all_gather", "cat": "communication", "ph": "e", "id": 1,
+                                       "ts": 12000.0, "pid": 0, "tid": 0})"));
+  EXPECT_EQ(top_ops_table(spans, 40e9), top_ops_table(a_step(), 40e9)) << "they take no thread's time";
+}
+
 TEST(TopOps, AreSortedByTimeWithWhatTheyAchieved) {
   EXPECT_EQ(top_ops_table(a_step(), 40e9),
             "op               pass      part         calls       time  share   GFLOP/s of peak    GB/s\n"

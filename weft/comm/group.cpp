@@ -23,8 +23,9 @@ namespace {
 // that MPI's transports leave.
 constexpr int kFirstTag = 1 << 15, kTags = 1 << 21, kCheckTags = 1 << 22;
 
-// Below this an all-reduce is one exchange of everything, above it a reduce-scatter and an all-gather.
-constexpr int64_t kSmall = 16 << 10;
+// Below this an all-reduce is one exchange of everything, above it a reduce-scatter and an all-gather. Two
+// ranks send as much either way: the exchange takes half as long, and more memory.
+constexpr int64_t kSmall = 16 << 10, kSmallForTwo = 1 << 20;
 
 std::string dtype_name(at::ScalarType dtype) {
   switch (dtype) {
@@ -119,8 +120,8 @@ Group::Group(std::string name, std::vector<int64_t> ranks, int rank)
     : name_(std::move(name)), ranks_(std::move(ranks)), rank_(rank) {
   if (size() == 1) return;
   const uint32_t recorded = recorder() ? recorder()->add_group(name_, ranks_) : FlightRecorder::kUnlisted;
-  const uint64_t sequence = recorder() ? recorder()->last_sequence(recorded) : 0;
-  channel_ = std::shared_ptr<Channel>(new Channel{name_, ranks_, rank_, MpiLink(ranks_), recorded, sequence});
+  const uint64_t before = recorder() ? recorder()->last_sequence(recorded) : 0;
+  channel_ = std::shared_ptr<Channel>(new Channel{name_, ranks_, rank_, MpiLink(ranks_), recorded, before});
 }
 Group::~Group() = default;
 
@@ -129,10 +130,10 @@ std::shared_ptr<Group> Group::alone() { return std::shared_ptr<Group>(new Group(
 Request Group::collective(const char* kind, OpRecord what, const std::optional<SharedPlace>& place,
                           const std::function<void(Operation*)>& work, const std::vector<int64_t>& counts) {
   const Span span(SpanLevel::op, kind, SpanKind::communication);
-  what.sequence = ++channel_->sequence;
+  const int tag = int(++channel_->operations % kTags);
+  what.sequence = channel_->recorded_before + channel_->operations;
   what.group = channel_->recorded;
   if (place) what.buffer = place->number;
-  const int tag = int(what.sequence % kTags);
   const auto operation = std::make_shared<Operation>(channel_, kind, kFirstTag + tag);
   operation->record(what);
   if (comm_config().check) {
@@ -156,7 +157,7 @@ std::optional<SharedPlace> Group::place_of(const at::Tensor& whole) {
 Request Group::all_reduce(at::Tensor tensor, ReduceOp op) {
   if (!channel_) return {};
   const at::Tensor whole = flat(tensor);
-  const bool small = int64_t(whole.nbytes()) <= kSmall;
+  const bool small = int64_t(whole.nbytes()) <= (size() == 2 ? kSmallForTwo : kSmall);
   const size_t ranks = ranks_.size();
   const auto place = place_of(whole);
   return collective("all_reduce", record_of("all_reduce", whole, op), place, [=](Operation* operation) {

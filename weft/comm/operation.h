@@ -25,8 +25,9 @@ struct Channel {
   std::vector<int64_t> ranks;  // of the job
   int rank;                    // this process's place among them
   MpiLink link;
-  uint32_t recorded;  // its place in the flight recorder
-  uint64_t sequence;  // of its last collective
+  uint32_t recorded;         // its place in the flight recorder
+  uint64_t recorded_before;  // the last sequence number of an earlier group of this name and these ranks
+  uint64_t operations = 0;   // collectives so far
 
   /// The group's shared buffers, by where this rank's lies.
   struct Buffer {

@@ -35,28 +35,32 @@ void end(Operation* operation, const SharedPlace& place) {
   operation->await(place.memory, &Counters::done, place.turn);
 }
 
-/// Copies piece r of `whole` from rank r, for each other rank.
+/// Adds that piece r of `whole` is copied from rank r, for each other rank.
 void copy_pieces(Operation* operation, const SharedPlace& place, const at::Tensor& whole,
                  const std::vector<int64_t>& bounds) {
-  const Channel& channel = operation->channel();
-  for (int step = 1; step < channel.size(); ++step) {  // not all from the same at a time
-    const int peer = (channel.rank + step) % channel.size();
-    const int64_t from = bounds[size_t(peer)], to = bounds[size_t(peer) + 1];
-    const at::Tensor piece = whole.slice(0, from, to);
-    piece.copy_(on_rank(place, peer, whole).slice(0, from, to));
-    operation->count(int64_t(piece.nbytes()));
-  }
+  const int rank = operation->channel().rank, ranks = operation->channel().size();
+  const int64_t own = bounds[size_t(rank) + 1] - bounds[size_t(rank)];
+  operation->count((whole.numel() - own) * int64_t(whole.element_size()));
+  operation->then([=] {
+    for (int step = 1; step < ranks; ++step) {  // not all from the same at a time
+      const size_t peer = size_t((rank + step) % ranks);
+      const at::Tensor there = on_rank(place, int(peer), whole);
+      whole.slice(0, bounds[peer], bounds[peer + 1]).copy_(there.slice(0, bounds[peer], bounds[peer + 1]));
+    }
+  });
 }
 
-/// sum = the sum of all ranks' elements [from, to).
-void sum_piece(Operation* operation, const SharedPlace& place, const at::Tensor& whole, int64_t from,
-               int64_t to, const at::Tensor& sum, ReduceOp op) {
-  const Channel& channel = operation->channel();
-  std::vector<at::Tensor> pieces;
-  for (int peer = 0; peer < channel.size(); ++peer)
-    pieces.push_back((peer == channel.rank ? whole : on_rank(place, peer, whole)).slice(0, from, to));
-  ordered_sum(sum, pieces, op);
-  operation->count((channel.size() - 1) * int64_t(sum.nbytes()));
+/// Adds that sum = the sum of all ranks' elements of `whole` from here on.
+void sum_pieces(Operation* operation, const SharedPlace& place, const at::Tensor& whole, int64_t from,
+                const at::Tensor& sum, ReduceOp op) {
+  const int rank = operation->channel().rank, ranks = operation->channel().size();
+  operation->count((ranks - 1) * int64_t(sum.nbytes()));
+  operation->then([=] {
+    std::vector<at::Tensor> pieces;
+    for (int peer = 0; peer < ranks; ++peer)
+      pieces.push_back((peer == rank ? whole : on_rank(place, peer, whole)).narrow(0, from, sum.numel()));
+    ordered_sum(sum, pieces, op);
+  });
 }
 
 std::string& said() {
@@ -125,34 +129,27 @@ at::Tensor shared_tensor(const std::shared_ptr<Channel>& channel, const std::sha
 
 void all_gather_shared(Operation* operation, const SharedPlace& place, const at::Tensor& whole) {
   begin(operation, place);
-  operation->then(
-      [=] { copy_pieces(operation, place, whole, even_bounds(whole.numel(), operation->channel().size())); });
+  copy_pieces(operation, place, whole, even_bounds(whole.numel(), operation->channel().size()));
   end(operation, place);
 }
 
 void reduce_scatter_shared(Operation* operation, const SharedPlace& place, const at::Tensor& whole,
                            const at::Tensor& sum, ReduceOp op) {
   begin(operation, place);
-  operation->then([=] {
-    const int64_t from = sum.numel() * operation->channel().rank;
-    sum_piece(operation, place, whole, from, from + sum.numel(), sum, op);
-  });
+  sum_pieces(operation, place, whole, sum.numel() * operation->channel().rank, sum, op);
   end(operation, place);
 }
 
 // Nobody but this rank touches its piece on this rank until the sum is in it, and its other pieces are read
 // by their owners only before these have made their sums: so all of it can be done in place.
 void all_reduce_shared(Operation* operation, const SharedPlace& place, const at::Tensor& whole, ReduceOp op) {
-  begin(operation, place);
-  const int rank = operation->channel().rank;
+  const size_t rank = size_t(operation->channel().rank);
   const std::vector<int64_t> bounds = even_bounds(whole.numel(), operation->channel().size());
-  operation->then([=] {
-    const int64_t from = bounds[size_t(rank)], to = bounds[size_t(rank) + 1];
-    sum_piece(operation, place, whole, from, to, whole.slice(0, from, to), op);
-    come_to(operation, place, &Counters::sums);
-  });
+  begin(operation, place);
+  sum_pieces(operation, place, whole, bounds[rank], whole.slice(0, bounds[rank], bounds[rank + 1]), op);
+  operation->then([=] { come_to(operation, place, &Counters::sums); });
   operation->await(place.memory, &Counters::sums, place.turn);
-  operation->then([=] { copy_pieces(operation, place, whole, bounds); });
+  copy_pieces(operation, place, whole, bounds);
   end(operation, place);
 }
 
