@@ -61,7 +61,8 @@ void add_parity_command(CLI::App& app, int* status) {
       "  weft parity tests/parity/table.toml --mutations");
   command->callback([=] {
     options->executable = std::filesystem::read_symlink("/proc/self/exe").string();
-    const bool is_rank = find_place().launcher != Launcher::none;
+    const Place place = find_place();
+    const bool is_rank = place.launcher == Launcher::mpi || place.size > 1;
     if (!is_rank) make_output(*options);
     *status = is_rank || options->fresh > 0 ? libweft_function<decltype(weft_parity)>("weft_parity")(*options)
                                             : run_on_ranks(*options);

@@ -56,7 +56,8 @@ void add_train_command(CLI::App& app, int* status) {
   command->callback([=] {
     if (rank_option->count() > 0) begin_own_job();
     if (profiles->count() > 0) overrides->push_back("log.profile=" + (profile->empty() ? "auto" : *profile));
-    const Config config = load_resolved_config(*path, *overrides);
+    const bool is_first_rank = *ranks == 1 && find_place().rank == 0;  // one says it for all
+    const Config config = load_resolved_config(*path, *overrides, /*warns=*/is_first_rank);
     check_for_training(config);
     *status = *ranks > 1 ? train_on(*ranks, config, *path, *overrides)
                          : libweft_function<decltype(weft_train)>("weft_train")(config);

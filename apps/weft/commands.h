@@ -34,7 +34,8 @@ void add_set_option(CLI::App& command, std::vector<std::string>* overrides);
 CLI::Option* add_ranks_option(CLI::App& command, int64_t* ranks, const std::string& help);
 
 /// The config as a run would use it: read, checked, the shape taken from model.from_hf, derived values filled
-/// in. Prints the warnings.
-Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides);
+/// in. `warns`: prints the warnings.
+Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides,
+                            bool warns = true);
 
 }  // namespace weft

@@ -235,7 +235,9 @@ TEST_F(Ranks, WithoutMpirunTheRemedyIsNamed) {
 TEST_F(Ranks, OfDifferentConfigsAreNamed) {
   std::vector<std::string> arguments = {"-np", "2", WEFT_BINARY};
   for (const int64_t seed : {1, 7}) {
-    const auto command = train(config, "run", {fmt::format("train.seed={}", seed), "optim.warmup_steps=0"});
+    const auto command = train(config, "run",
+                               {fmt::format("train.seed={}", seed), "optim.warmup_steps=0",
+                                fmt::format("comm.check={}", seed == 1)});
     if (seed == 7) arguments.insert(arguments.end(), {":", "-np", "1", WEFT_BINARY});
     arguments.insert(arguments.end(), command.begin(), command.end());
   }
@@ -243,6 +245,7 @@ TEST_F(Ranks, OfDifferentConfigsAreNamed) {
   EXPECT_NE(result.status, 0);
   EXPECT_THAT(result.output, AllOf(HasSubstr("rank 2 has another config than rank 0"),
                                    HasSubstr("train.seed is 7 there, and 1 on the first"),
+                                   HasSubstr("comm.check is false there, and true on the first"),
                                    Not(HasSubstr("train.steps is"))));
   expect_nothing_left("run");
 }

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstdlib>
-#include <numeric>
 #include <string>
-#include <vector>
 
 #include <unistd.h>
 
@@ -29,10 +27,6 @@ inline std::string record_dir() { return testing::TempDir() + "weft_mpi_tests." 
 /// Joins on the first call; each later one sets the comm keys anew.
 inline World& world(const CommConfig& comm = test_comm()) { return World::join(comm, record_dir()); }
 
-inline std::shared_ptr<Group> everyone(const std::string& name = "everyone") {
-  std::vector<int64_t> ranks(size_t(world().size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return world().group(name, ranks);
-}
+inline std::shared_ptr<Group> everyone(const std::string& name = "everyone") { return world().all(name); }
 
 }  // namespace weft

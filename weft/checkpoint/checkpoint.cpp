@@ -108,22 +108,16 @@ void delete_old(Env& env, const std::string& root, int64_t step, int64_t keep_la
   for (const std::string& path : trash) env.remove_all(path);
 }
 
-/// What only the first rank does; the others wait for it.
-void on_first(Group& group, const std::function<void()>& body) {
-  together(group, [&] {
-    if (group.rank() == 0) body();
-  });
-}
-
 /// The directory with all ranks' files, on disk and verified when this returns.
 void write_checkpoint(Env& env, Checkpoint checkpoint, const std::vector<StateTensor>& tensors,
                       Group& group) {
   on_first(group, [&] { env.create_dirs(checkpoint.dir); });
   RankFile own;
   together(group, [&] { own = write_rank_file(env, checkpoint.dir, group.rank(), tensors); });
-  std::vector<RankFile> files;
-  for (const std::string& text : all_gather(group, to_text(own))) files.push_back(parse_rank_file(text));
+  const std::vector<std::string> texts = all_gather(group, to_text(own));
   on_first(group, [&] {
+    std::vector<RankFile> files;
+    for (const std::string& text : texts) files.push_back(parse_rank_file(text));
     enter(files, &checkpoint);
     write_index(env, checkpoint);
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 
 #include <ATen/ATen.h>
 
@@ -360,6 +361,12 @@ std::shared_ptr<Group> World::group(const std::string& name, const std::vector<i
   const auto own = std::ranges::find(ranks, rank_);
   WEFT_ASSERT(own != ranks.end(), "rank {} is not in group {}", rank_, name);
   return std::shared_ptr<Group>(new Group(name, ranks, int(own - ranks.begin())));
+}
+
+std::shared_ptr<Group> World::all(const std::string& name) {
+  std::vector<int64_t> ranks(static_cast<size_t>(size_));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return group(name, ranks);
 }
 
 void World::poll() { poll_operations(); }

@@ -133,8 +133,8 @@ std::vector<double> all_reduce(Group& group, const std::vector<double>& values, 
 /// This process's place in the job: alone, or one of those that MPI started.
 class World {
  public:
-  /// Joins the job (once a process). `record_dir`: where the flight recorder's files go; "": none. Throws
-  /// Error if the environment speaks of ranks that cannot be reached.
+  /// Joins the job; a later call only sets the comm keys. `record_dir`: where the flight recorder's files go;
+  /// "": none. Throws Error if the environment speaks of ranks that cannot be reached.
   static World& join(const CommConfig& comm, const std::string& record_dir);
 
   /// The last thing that a process does which has not failed: waits for the others.
@@ -145,6 +145,7 @@ class World {
 
   /// The group of these ranks of the job, this one among them. Collective over them.
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int64_t>& ranks);
+  std::shared_ptr<Group> all(const std::string& name);
 
   /// Moves on what is under way. Called between ops.
   static void poll();

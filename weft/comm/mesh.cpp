@@ -71,14 +71,17 @@ int64_t Mesh::coordinate(int64_t rank, const Axes& axes) const {
 }
 
 std::vector<int64_t> Mesh::group(int64_t rank, const Axes& axes) const {
-  const auto elsewhere = [&](int64_t other) {
-    return std::ranges::any_of(kAxes, [&](Axis axis) {
-      return !axes.contains(axis) && coordinate(other, axis) != coordinate(rank, axis);
-    });
-  };
-  std::vector<int64_t> members;
-  for (int64_t other = 0; other < ranks_; ++other)
-    if (!elsewhere(other)) members.push_back(other);
+  std::vector<int64_t> members{rank};
+  int64_t stride = ranks_;
+  for (const Axis axis : kAxes) {  // outermost first, so that members come in ascending order
+    stride /= size(axis);
+    if (!axes.contains(axis)) continue;
+    std::vector<int64_t> wider;
+    for (const int64_t member : members)
+      for (int64_t place = 0; place < size(axis); ++place)
+        wider.push_back(member + (place - coordinate(rank, axis)) * stride);
+    members = std::move(wider);
+  }
   return members;
 }
 

@@ -73,6 +73,7 @@ void Operation::receive(const at::Tensor& tensor, int peer, int tag) {
 
 void Operation::progress() {
   const std::lock_guard lock(mutex_);
+  if (error_) return;
   try {
     MpiLink::test(&messages_);
   } catch (const CommError& error) {  // the thread that waits for it throws it

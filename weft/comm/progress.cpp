@@ -40,8 +40,13 @@ void run_thread() {
 
 void configure_progress(const CommConfig& comm, bool communicates) {
   progress().config = comm;
-  if (communicates && comm.progress == "thread" && !progress().thread.joinable())
+  const bool wanted = communicates && comm.progress == "thread";
+  if (!wanted) {
+    stop_progress();
+  } else if (!progress().thread.joinable()) {
+    progress().stop = false;
     progress().thread = std::thread(run_thread);
+  }
 }
 
 const CommConfig& comm_config() { return progress().config; }

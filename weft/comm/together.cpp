@@ -25,4 +25,10 @@ void together(Group& group, const std::function<void()>& body) {
       alike ? *first : fmt::format("rank {}: {}", group.ranks()[size_t(first - problems.begin())], *first));
 }
 
+void on_first(Group& group, const std::function<void()>& body) {
+  together(group, [&] {
+    if (group.rank() == 0) body();
+  });
+}
+
 }  // namespace weft

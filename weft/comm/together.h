@@ -17,4 +17,7 @@ struct JointError : Error {
 /// unless all say the same. Waits for all.
 void together(Group& group, const std::function<void()>& body);
 
+/// What only the first rank does, together().
+void on_first(Group& group, const std::function<void()>& body);
+
 }  // namespace weft

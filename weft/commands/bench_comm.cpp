@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
-#include <numeric>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -128,9 +127,7 @@ int weft_bench_comm(const weft::BenchCommOptions& options) {
     weft::World& world = weft::World::join(weft::CommConfig{}, "");
     if (world.size() == 1)
       weft::fail("one rank has nobody to communicate with: start more, as with --ranks 2");
-    std::vector<int64_t> everyone(size_t(world.size()));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    weft::CommBench(options, world.group("bench", everyone)).run();
+    weft::CommBench(options, world.all("bench")).run();
     world.leave();
     return 0;
   });

@@ -62,6 +62,12 @@ struct Reference {
   std::map<std::string, at::Tensor> initial;
 };
 
+/// For a rank that waits while others train.
+CommConfig patient(CommConfig comm) {
+  comm.timeout = 1e6;
+  return comm;
+}
+
 class ParityRun {
  public:
   ParityRun(const ParityOptions& options, World& world)
@@ -69,20 +75,19 @@ class ParityRun {
         world_(world),
         table_(read_parity_table(options.table)),
         rows_(options.full ? all_rows(table_) : pairwise_rows(table_)) {
-    std::vector<int64_t> all;
-    for (int64_t rank = 0; rank < world.size(); ++rank) all.push_back(rank);
-    everyone_ = world.group("world", all);
+    everyone_ = world.all("world");
     if (options.fresh > 0) thin_out(size_t(options.fresh));
     for (const ParityRow& row : rows_)
       if (row.ranks > world.size() && options.fresh == 0)
-        fail("{}: a row needs {} ranks, and the job has {}: start it with --ranks {}", options.table,
-             row.ranks, world.size(), row.ranks);
+        fail("{}: a row needs {} ranks, and the job has {}: start it as `mpirun -np {}`, or without mpirun",
+             options.table, row.ranks, world.size(), row.ranks);
   }
 
   /// What is not as it must be; "" if all is.
   std::string run() {
     say(fmt::format("{}: {} rows{}, bound {:.0e}; runs are in {}", options_.table, rows_.size(),
                     options_.full ? "" : " (each pair of choices meets)", table_.bound, options_.output));
+    World::join(patient(CommConfig{}), "");  // the runs are divided unevenly
     make_references();
     return options_.mutations ? mutations_that_pass() : rows_that_fail();
   }
@@ -208,7 +213,8 @@ class ParityRun {
       std::vector<std::string> problems;
       std::string error;
       try {
-        World::join(config.comm, "");  // the row's comm keys hold for those who wait, too
+        // The row's comm keys hold for those who wait, too.
+        World::join(world_.rank() < row.ranks ? config.comm : patient(config.comm), "");
         if (world_.rank() < row.ranks) {
           MeshGroups groups(Mesh(config.parallel, row.ranks), world_);
           train(config, groups, &problems);

@@ -1,6 +1,4 @@
 // weft train
-#include <numeric>
-
 #include "weft/comm/agreement.h"
 #include "weft/commands/command.h"
 #include "weft/entry.h"
@@ -11,10 +9,10 @@ int weft_train(const weft::Config& config) {
   return weft::guarded([&] {
     weft::catch_stop_signals();
     weft::set_up_process(config.train.threads);
-    weft::World& world = weft::World::join(config.comm, config.log.run_dir);
-    std::vector<int64_t> everyone(size_t(world.size()));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    weft::check_agreement(*world.group("all ranks at the start", everyone), config);
+    // Until they are known to agree, ranks communicate by the same keys.
+    weft::World& world = weft::World::join({.timeout = config.comm.timeout}, config.log.run_dir);
+    weft::check_agreement(*world.all("all ranks at the start"), config);
+    weft::World::join(config.comm, config.log.run_dir);
     weft::MeshGroups groups(weft::Mesh(config.parallel, world.size()), world);
     weft::Trainer(config, weft::Env::system(), groups).run();
     world.leave();

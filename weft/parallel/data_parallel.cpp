@@ -273,6 +273,7 @@ void DataParallel::publish() {
   }
   if (zero_ == 3) return;
   for (ParamUnit* unit : units_) {
+    if (const auto found = publishing_.find(unit); found != publishing_.end()) found->second.wait();
     const at::Tensor own = shard_of(*unit, unit->weights());
     if (own.data_ptr() != unit->shard().master.data_ptr()) own.copy_(unit->shard().master);
     if (zero_ > 0) publishing_[unit] = shard_group_->all_gather(unit->weights(), own);

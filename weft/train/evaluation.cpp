@@ -9,27 +9,6 @@
 #include "weft/comm/together.h"
 
 namespace weft {
-namespace {
-
-/// The model with its average for weights, as long as this lives.
-class WithAverage {
- public:
-  WithAverage(Decoder& decoder, WeightAverage& average) : decoder_(decoder), average_(average) { swap(); }
-  ~WithAverage() { swap(); }
-  WithAverage(const WithAverage&) = delete;
-
- private:
-  void swap() {
-    average_.swap();
-    decoder_.data_parallel().publish();
-  }
-
-  Decoder& decoder_;
-  WeightAverage& average_;
-};
-
-}  // namespace
-
 std::string to_string(const Evaluation& evaluation) {
   std::string text = fmt::format("validation loss {:.4f}", evaluation.loss);
   std::vector<std::string> parts;
@@ -87,8 +66,20 @@ Evaluation Evaluator::evaluate(Decoder& decoder, WeightAverage* average) const {
   Evaluation result;
   result.loss = loss(decoder, &result.sources);
   if (average) {
-    const WithAverage with_average(decoder, *average);
-    result.ema_loss = loss(decoder, nullptr);
+    const auto swap = [&] {
+      average->swap();
+      decoder.data_parallel().publish();
+    };
+    swap();
+    try {
+      result.ema_loss = loss(decoder, nullptr);
+    } catch (const CommError&) {
+      throw;  // the others can publish nothing any more
+    } catch (const Error&) {
+      swap();
+      throw;
+    }
+    swap();
   }
   return result;
 }

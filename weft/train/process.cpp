@@ -15,6 +15,8 @@
 namespace weft {
 namespace {
 
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
 volatile std::sig_atomic_t stop_flag = 0;
 
 void on_stop_signal(int signal) {
@@ -46,14 +48,15 @@ int64_t resident_bytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-int64_t writable_bytes(const std::string& dir) {
-  constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+int64_t free_bytes(const std::string& dir) {
   struct statvfs disk;
+  return statvfs(dir.c_str(), &disk) == 0 ? int64_t(disk.f_bavail * disk.f_frsize) : kUnlimited;
+}
+
+int64_t file_size_limit() {
   rlimit limit;
-  const int64_t available =
-      statvfs(dir.c_str(), &disk) == 0 ? int64_t(disk.f_bavail * disk.f_frsize) : kUnknown;
   const bool limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  return limited ? std::min(available, int64_t(limit.rlim_cur)) : available;
+  return limited ? int64_t(limit.rlim_cur) : kUnlimited;
 }
 
 }  // namespace weft

@@ -18,8 +18,9 @@ bool stop_requested();
 
 int64_t resident_bytes();
 
-/// Bytes that one new file in `dir` can take: what the file system has free, within the process's file size
-/// limit.
-int64_t writable_bytes(const std::string& dir);
+/// What the file system of `dir` has free, and how large this process may make a file. Where there is no
+/// limit, or none is known: the largest number.
+int64_t free_bytes(const std::string& dir);
+int64_t file_size_limit();
 
 }  // namespace weft

@@ -88,18 +88,13 @@ Trainer::Trainer(Config config, Env& env, MeshGroups& groups)
   if (config_.optim.ema_decay > 0)
     average_ = std::make_unique<WeightAverage>(config_.optim.ema_decay, decoder_->units());
 
-  const auto on_first = [&](const std::function<void()>& body) {
-    together(groups_.all(), [&] {
-      if (is_first()) body();
-    });
-  };
-  on_first([&] {
+  on_first(groups_.all(), [&] {
     env_.create_dirs(config_.log.run_dir);
     lock_ = std::make_unique<RunLock>(config_.log.run_dir);
   });
   check_room_for_checkpoint();
   resume();
-  on_first([&] {
+  on_first(groups_.all(), [&] {
     write_file_atomically(env_, config_.log.run_dir + "/config.toml", to_toml(config_));
     if (tokenizer_)
       write_file_atomically(env_, config_.log.run_dir + "/tokenizer.json", env_.read(config_.data.tokenizer));
@@ -131,16 +126,19 @@ void Trainer::warn(const std::string& text) {
 }
 
 void Trainer::check_room_for_checkpoint() {
-  double needed = 0;
-  for (const StateTensor& tensor : state_tensors(/*to_save=*/true)) needed += double(tensor.data.nbytes());
-  needed = all_reduce(groups_.all(), {needed}).front();
+  double own = 0;
+  for (const StateTensor& tensor : state_tensors(/*to_save=*/true)) own += double(tensor.data.nbytes());
+  const double all = all_reduce(groups_.all(), {own}).front();
   together(groups_.all(), [&] {
-    const auto room = double(writable_bytes(config_.log.run_dir));
-    if (room < needed)
-      fail(
-          "{}: a checkpoint takes {}B and only {}B can be written there (free space, or the file size "
-          "limit): free some, or choose another log.run_dir",
-          config_.log.run_dir, short_count(needed), short_count(room));
+    const auto check = [&](const char* what, double needed, int64_t room, const char* limit) {
+      if (double(room) < needed)
+        fail(
+            "{}: {} takes {}B and only {}B can be written there ({}): free some, or choose another "
+            "log.run_dir",
+            config_.log.run_dir, what, short_count(needed), short_count(double(room)), limit);
+    };
+    check("a checkpoint", all, free_bytes(config_.log.run_dir), "free space");
+    check("a file of a checkpoint", own, file_size_limit(), "the process's file size limit, ulimit -f");
   });
 }
 
@@ -193,14 +191,15 @@ void Trainer::resume() {
     checkpoint = find_checkpoint(
         env_, checkpoint_root(config_), [&](const std::string& warning) { warn(warning); }, groups_.all());
   if (!checkpoint) {
-    if (config_.model.from_hf.empty())
+    if (config_.model.from_hf.empty()) {
       decoder_->initialise(uint64_t(config_.train.seed));
-    else
+    } else {
       together(groups_.all(), [&] {
         load_hf_weights(env_, config_.model.from_hf, HfNames(read_hf_model(env_, config_.model.from_hf)),
                         decoder_->params());
       });
-    decoder_->data_parallel().publish();
+      decoder_->data_parallel().publish();
+    }
     if (average_) average_->start();
     return;
   }
@@ -406,6 +405,8 @@ void Trainer::sample_if_due() {
     };
     try {
       sample();
+    } catch (const CommError&) {  // the ranks are out of step
+      throw;
     } catch (const Error& error) {
       warn(
           fmt::format("no sample after \"{}\" (log.sample_prompts): {}", one_line(prompt, 40), error.what()));
