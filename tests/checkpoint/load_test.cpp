@@ -77,10 +77,12 @@ TEST_F(BoxedLoad, TheOneFileOfOneRankIsASpecialCase) {
 TEST_F(BoxedLoad, AGapIsAnError) {
   EXPECT_EQ(
       load({{{{0, 5}, {0, 3}}}, {{{0, 4}, {3, 7}}}}),
-      dir.path() + ": layer.0.weight: only 31 of the elements [0, 35) are in the files of the checkpoint");
+      dir.path() +
+          ": layer.0.weight: only 31 of 35 elements that this rank needs are in the files of the checkpoint");
   EXPECT_EQ(
       load({{}}),
-      dir.path() + ": layer.0.weight: only 0 of the elements [0, 35) are in the files of the checkpoint");
+      dir.path() +
+          ": layer.0.weight: only 0 of 35 elements that this rank needs are in the files of the checkpoint");
 }
 
 TEST_F(BoxedLoad, AnOverlapIsAnErrorEvenIfTheCountIsRight) {

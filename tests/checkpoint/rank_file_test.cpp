@@ -108,9 +108,11 @@ class EnterTest : public testing::Test {
   /// What comes of files whose ranks hold these elements of a tensor [3, 4].
   static std::string enter_ranges(const Ranges& ranges) {
     std::vector<RankFile> files;
-    for (const auto& [begin, end] : ranges)
-      files.push_back({{rank_file_name(int64_t(files.size())), 1, "f"},
-                       {{"exp_avg", "layer.0.weight", {"F32", {3, 4}}, begin, end}}});
+    for (const auto& [begin, end] : ranges) {
+      files.push_back({{rank_file_name(int64_t(files.size())), 1, "f"}, {}});
+      for (const Box& box : boxes_of_range({3, 4}, begin, end))
+        files.back().parts.push_back({TensorBox{box, "exp_avg", "layer.0.weight"}, {"F32", {3, 4}}});
+    }
     Checkpoint checkpoint;
     const std::string error = error_of([&] { enter(files, &checkpoint); });
     if (error == "no error") {
@@ -128,23 +130,27 @@ TEST_F(EnterTest, PartsThatTileTheTensorMakeACheckpoint) {
 
 TEST_F(EnterTest, AGapOrAnOverlapIsNone) {
   EXPECT_EQ(enter_ranges({{0, 5}, {7, 12}}),
-            "exp_avg.layer.0.weight: elements [5, 7) are in none of the ranks' files");
+            "exp_avg.layer.0.weight: 2 of 12 elements are in none of the ranks' files");
   EXPECT_EQ(enter_ranges({{0, 5}}),
-            "exp_avg.layer.0.weight: elements [5, 12) are in none of the ranks' files");
+            "exp_avg.layer.0.weight: 7 of 12 elements are in none of the ranks' files");
   EXPECT_EQ(enter_ranges({{1, 12}}),
-            "exp_avg.layer.0.weight: elements [0, 1) are in none of the ranks' files");
-  EXPECT_EQ(enter_ranges({{0, 8}, {6, 12}}),
-            "exp_avg.layer.0.weight: elements [6, 8) are in more than one of the ranks' files");
-  EXPECT_EQ(enter_ranges({{0, 12}, {0, 12}}),
-            "exp_avg.layer.0.weight: elements [0, 12) are in more than one of the ranks' files");
+            "exp_avg.layer.0.weight: 1 of 12 elements are in none of the ranks' files");
+  EXPECT_EQ(
+      enter_ranges({{0, 8}, {6, 12}}),
+      "exp_avg.layer.0.weight: elements from [1, 2] to [2, 4] are in more than one of the ranks' files");
+  EXPECT_EQ(
+      enter_ranges({{0, 12}, {0, 12}}),
+      "exp_avg.layer.0.weight: elements from [0, 0] to [3, 4] are in more than one of the ranks' files");
 }
 
 TEST(Enter, RanksThatDifferOnATensorMakeNone) {
+  const auto file = [](int64_t rank, const char* dtype) {
+    const TensorBox box{{{2 * rank}, {2 * rank + 2}}, kWeight, "w"};
+    return RankFile{{rank_file_name(rank), 1, ""}, {{box, {dtype, {4}}}}};
+  };
   Checkpoint checkpoint;
   EXPECT_EQ(error_of([&] {
-              enter({{{"rank-00000.safetensors", 1, ""}, {{kWeight, "w", {"F32", {4}}, 0, 2}}},
-                     {{"rank-00001.safetensors", 1, ""}, {{kWeight, "w", {"F64", {4}}, 2, 4}}}},
-                    &checkpoint);
+              enter({file(0, "F32"), file(1, "F64")}, &checkpoint);
             }),
             "w: F64 [4] in rank-00001.safetensors, but F32 [4] in the files before it");
 }

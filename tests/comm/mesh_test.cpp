@@ -14,14 +14,14 @@ using testing::HasSubstr;
 using testing::Not;
 using Ranks = std::vector<int64_t>;
 
-Mesh mesh(int64_t dp_replicate, int64_t dp_shard, int64_t ranks) {
+Mesh mesh(int64_t dp_replicate, int64_t dp_shard, int64_t ranks, int64_t tp = 1) {
   ParallelConfig parallel;
-  parallel.dp_replicate = dp_replicate, parallel.dp_shard = dp_shard;
+  parallel.dp_replicate = dp_replicate, parallel.dp_shard = dp_shard, parallel.tp = tp;
   return Mesh(parallel, ranks);
 }
 
-std::string error_of_mesh(int64_t dp_replicate, int64_t dp_shard, int64_t ranks) {
-  return error_of([&] { mesh(dp_replicate, dp_shard, ranks); });
+std::string error_of_mesh(int64_t dp_replicate, int64_t dp_shard, int64_t ranks, int64_t tp = 1) {
+  return error_of([&] { mesh(dp_replicate, dp_shard, ranks, tp); });
 }
 
 TEST(Mesh, LaysRanksOutRowMajor) {
@@ -47,6 +47,13 @@ TEST(Mesh, GroupsDifferOnTheirAxesOnly) {
   EXPECT_EQ(m.group(4, {}), (Ranks{4}));
   EXPECT_THAT(m.groups({Axis::dp_shard}), ElementsAre(Ranks{0, 1, 2}, Ranks{3, 4, 5}));
   EXPECT_THAT(m.groups({Axis::dp_replicate}), ElementsAre(Ranks{0, 3}, Ranks{1, 4}, Ranks{2, 5}));
+}
+
+TEST(Mesh, NeighboursAlongTpAreNeighbouringRanks) {
+  const Mesh m = mesh(1, -1, 12, 3);
+  EXPECT_EQ(m.size(Axis::dp_shard), 4);
+  EXPECT_EQ(m.group(7, {Axis::tp}), (Ranks{6, 7, 8}));
+  EXPECT_EQ(m.group(7, {Axis::dp_shard}), (Ranks{1, 4, 7, 10}));
 }
 
 TEST(Mesh, EachSetOfAxesDividesTheRanks) {
@@ -84,10 +91,15 @@ TEST(Mesh, TellsOfEverySizeThatDoesNotFitWithThoseThatDo) {
                                             Not(HasSubstr("dp_shard = 1 does"))));
   EXPECT_THAT(error_of_mesh(13, -1, 12), HasSubstr("parallel.dp_replicate = 13"));
   // Each divides, and their product is too little, or too much.
-  EXPECT_THAT(error_of_mesh(2, 3, 12), AllOf(HasSubstr("2 x 3 = 6, and there are 12 ranks"),
-                                             HasSubstr("dp_shard = 6"), HasSubstr("dp_replicate = 4")));
-  EXPECT_THAT(error_of_mesh(4, 6, 12), AllOf(HasSubstr("4 x 6 = 24, and there are 12 ranks"),
-                                             HasSubstr("dp_shard = 3"), HasSubstr("dp_replicate = 2")));
+  EXPECT_THAT(
+      error_of_mesh(2, 3, 12),
+      HasSubstr("parallel.dp_shard x dp_replicate x tp = 3 x 2 x 1 = 6, and there are 12 ranks: it would "
+                "fit with dp_shard = 6 (or -1), or dp_replicate = 4, or tp = 2"));
+  EXPECT_THAT(error_of_mesh(4, 6, 12),
+              HasSubstr("6 x 4 x 1 = 24, and there are 12 ranks: it would fit with dp_shard = 3 (or -1), or "
+                        "dp_replicate = 2"));
+  EXPECT_THAT(error_of_mesh(2, -1, 6, 2),
+              HasSubstr("parallel.dp_replicate x tp = 2 x 2 = 4, and there are 6"));
 }
 
 TEST(DescribeMesh, ShowsWhoIsWhere) {

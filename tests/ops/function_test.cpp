@@ -141,7 +141,7 @@ TEST(Ops, AChainKeepsNothingAfterBackward) {
   Param& w = unit.add({"w", {3, 3}, {}, {}});
   unit.allocate();
   at::Tensor x = normals({4, 3}, 1).requires_grad_();
-  const at::Tensor hidden = linear(x, {&w}), y = linear(hidden, {&w});
+  const at::Tensor hidden = column_linear(x, {&w}, {}), y = column_linear(hidden, {&w}, {});
   EXPECT_EQ(holders(x), 2u);  // ours and the op's
   EXPECT_EQ(holders(hidden), 2u);
   y.backward(at::ones_like(y));

@@ -19,7 +19,7 @@ OpCase linear_case(int64_t tokens, int64_t in, const std::vector<int64_t>& outs,
     for (size_t i = 0; i < outs.size(); ++i) c.params.push_back({fmt::format("b{}", i), {outs[i]}, {}, {}});
   const auto n = std::ptrdiff_t(outs.size());
   c.op = [n](const Tensors& x, const std::vector<Param*>& p) {
-    return Tensors{linear(x[0], {p.begin(), p.begin() + n}, {p.begin() + n, p.end()})};
+    return Tensors{column_linear(x[0], {p.begin(), p.begin() + n}, {p.begin() + n, p.end()})};
   };
   c.reference = [n, bias](const Tensors& x, const Tensors& w) {
     Tensors parts;
@@ -63,9 +63,9 @@ TEST(Linear, WeightsOfOtherOrderAreRefused) {
   unit.allocate();
   other.allocate();
   const at::Tensor x = normals({4, 3}, 1);
-  EXPECT_NO_THROW(linear(x, {&a, &b}));
-  EXPECT_THROW(linear(x, {&b, &a}), std::logic_error);
-  EXPECT_THROW(linear(x, {&a, &c}), std::logic_error);
+  EXPECT_NO_THROW(column_linear(x, {&a, &b}, {}));
+  EXPECT_THROW(column_linear(x, {&b, &a}, {}), std::logic_error);
+  EXPECT_THROW(column_linear(x, {&a, &c}, {}), std::logic_error);
 }
 
 TEST(Embedding, MatchesReference) {

@@ -68,7 +68,7 @@ struct ModelConfig {
   std::vector<double> rope_long_factors;   // longrope: the same beyond it
 
   double init_std = 0.02;
-  double norm_init_std = 0;          // of the norms' gains
+  double norm_init_std = 0;      // of the norms' gains
   double dropout = 0;            // of the embedding and of each sub-layer's output
   double attention_dropout = 0;  // of the attention probabilities
 };
@@ -134,6 +134,8 @@ struct OptimConfig {
 struct ParallelConfig {
   int64_t dp_replicate = 1;  // data-parallel replicas of the sharded model (HSDP)
   int64_t dp_shard = -1;     // data-parallel ranks that share one copy of the model's state; -1: what is left
+  int64_t tp = 1;            // tensor-parallel ranks, which split each layer's matrices
+  bool sequence_parallel = true;  // between blocks tp ranks split the tokens
   int64_t zero = 1;  // what dp_shard ranks share: 0 nothing, 1 optimizer, 2 also gradients, 3 also params
   bool reshard_after_forward = true;  // zero 3: free a unit after its forward, gather it again for backward
   std::string gradient_sync;          // each | last micro-batch reduces; "": each from zero 2 on
@@ -212,6 +214,10 @@ bool has_sliding(const ModelConfig& model);
 
 /// Every way in which a model's shape is impossible (empty: fine), for configs from any source.
 std::vector<std::string> shape_problems(const ModelConfig& model);
+
+/// Throws Error naming the sizes that would do unless a resolved model's heads and MLP features can be split
+/// among `tp` ranks.
+void check_tensor_parallel(const ModelConfig& model, int64_t tp);
 
 /// Throws one Error listing what a training run still needs: data, a vocabulary.
 void check_for_training(const Config& config);

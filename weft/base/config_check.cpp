@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <set>
 
+#include <fmt/ranges.h>
+
 #include "weft/base/batch_ramp.h"
 #include "weft/base/config_schema.h"
 #include "weft/base/error.h"
@@ -65,6 +67,12 @@ void check_heads(const ModelConfig& model, std::vector<Problem>* problems) {
         {{"model.head_dim", "model.n_heads"},
          fmt::format("n_heads * head_dim = {}: at most {}", heads * model.head_dim, 1 << 22)});
   }
+}
+
+/// Can each of `tp` ranks have as many heads and MLP features?
+bool divides_among(const ModelConfig& model, int64_t tp) {
+  const int64_t kv = model.n_kv_heads;
+  return model.n_heads % tp == 0 && (kv % tp == 0 || tp % kv == 0) && model.ffn_dim % tp == 0;
 }
 
 void check_longrope(const ModelConfig& model, int64_t frequencies, std::vector<Problem>* problems) {
@@ -262,6 +270,18 @@ std::vector<Problem> config_problems(const Config& config) {
   }
   if (config.log.run_dir.empty()) problems.push_back({{"log.run_dir"}, "expected a directory"});
   return problems;
+}
+
+void check_tensor_parallel(const ModelConfig& model, int64_t tp) {
+  if (divides_among(model, tp)) return;
+  std::vector<int64_t> fitting;
+  for (int64_t size = 1; size <= model.n_heads; ++size)
+    if (divides_among(model, size)) fitting.push_back(size);
+  fail(
+      "parallel.tp = {} does not divide the model: n_heads = {}, n_kv_heads = {} (which it may also be a "
+      "multiple "
+      "of) and ffn_dim = {} must be split evenly: {} would work",
+      tp, model.n_heads, model.n_kv_heads, model.ffn_dim, fmt::join(fitting, ", "));
 }
 
 std::vector<std::string> shape_problems(const ModelConfig& model) {

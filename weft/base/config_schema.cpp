@@ -133,7 +133,8 @@ std::vector<Key> model_keys() {
 
       {KEY(model, init_std), between(0, 10), "", "Standard deviation of the initial weights."},
       {KEY(model, norm_init_std), between(0, 10), "",
-       "Standard deviation of the norms' initial gains, whose mean is 1: above 0 in tests, which must tell gains "
+       "Standard deviation of the norms' initial gains, whose mean is 1: above 0 in tests, which must tell "
+       "gains "
        "apart."},
       {KEY(model, dropout), below(0, 1), "", "Dropout of the embedding and of each sub-layer's output."},
       {KEY(model, attention_dropout), below(0, 1), "", "Dropout of the attention probabilities."},
@@ -144,7 +145,8 @@ std::vector<Key> data_keys() {
   return {
       {KEY(data, format), one_of({"indexed", "tensor", "mock"}), "",
        "Pairs of .bin and .idx files (`weft data build`), or a safetensors file of tokens "
-       "[step, sequence, seq_len + 1], read in order; or random tokens without any file, to measure speed with."},
+       "[step, sequence, seq_len + 1], read in order; or random tokens without any file, to measure speed "
+       "with."},
       {KEY(data, train), anything(), "paths",
        "Training data: prefixes of .bin/.idx pairs, or one safetensors file."},
       {KEY(data, valid), anything(), "paths",
@@ -258,6 +260,12 @@ std::vector<Key> other_keys() {
        "Replicas of what the dp_shard ranks hold together (HSDP)."},
       {KEY(parallel, dp_shard), between(-1, kMaxRanks), "ranks",
        "Data-parallel ranks that share one copy of the training state, as zero says. -1: all that are left."},
+      {KEY(parallel, tp), between(1, kMaxRanks), "ranks",
+       "Tensor-parallel ranks: each has some of the heads, of the MLP's features and of the vocabulary. Best "
+       "inside one machine."},
+      {KEY(parallel, sequence_parallel), anything(), "",
+       "Between blocks the tp ranks split the tokens, so that activations there are held once, not tp times.",
+       WHEN("parallel.tp is more than 1", c.parallel.tp > 1)},
       {KEY(parallel, zero), between(0, 3), "",
        "What the dp_shard ranks share instead of each holding all of it (ZeRO): 0 nothing, 1 the optimizer's "
        "state and weights, 2 also the gradients, 3 also the weights that the model computes with."},
@@ -383,8 +391,9 @@ const Key* find_key(const std::string& name) {
 }
 
 bool is_shape_key(const Key& key) {
-  return key.section() == "model" && key.name != "model.from_hf" && key.name != "model.init_std" && key.name != "model.norm_init_std" &&
-         key.name != "model.dropout" && key.name != "model.attention_dropout";
+  return key.section() == "model" && key.name != "model.from_hf" && key.name != "model.init_std" &&
+         key.name != "model.norm_init_std" && key.name != "model.dropout" &&
+         key.name != "model.attention_dropout";
 }
 
 std::string no_effect(const Key& key, const Config& config) {

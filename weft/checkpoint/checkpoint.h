@@ -31,7 +31,7 @@ namespace weft {
 struct StateTensor {
   std::string kind;
   const Param* param;
-  int64_t begin;    // of the param's elements, in row-major order: the first that is here
+  int64_t begin;    // of the elements of the param's local piece, in row-major order: the first that is here
   at::Tensor data;  // [numel], perhaps 0; contiguous, on the CPU, fp32 or fp64
 };
 

@@ -11,8 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "weft/base/boxes.h"
 #include "weft/base/error.h"
-#include "weft/checkpoint/boxes.h"
 
 namespace weft {
 

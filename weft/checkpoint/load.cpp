@@ -93,25 +93,16 @@ Pieces collect(const Checkpoint& checkpoint, const std::vector<SafetensorsFile>&
   return pieces;
 }
 
-/// `inner` of a tensor that holds `outer`, as a view.
-at::Tensor narrowed(at::Tensor tensor, const Box& outer, const Box& inner) {
-  for (size_t dim = 0; dim < outer.begin.size(); ++dim)
-    tensor =
-        tensor.narrow(int64_t(dim), inner.begin[dim] - outer.begin[dim], inner.end[dim] - inner.begin[dim]);
-  return tensor;
-}
-
 /// Copies from the pieces of the whole tensor what lies in this rank's part of it. They tile the part if no
 /// two overlap and they have as many elements of it together.
 void fill(const StateTensor& tensor, const std::vector<Piece>& pieces, const std::string& dir) {
   const int64_t end = tensor.begin + tensor.data.numel();
   std::vector<std::pair<Box, at::Tensor>> places;
-  int64_t first = 0;
-  for (const Box& box : boxes_of_range(tensor.param->shape(), tensor.begin, end)) {
-    places.emplace_back(box, tensor.data.narrow(0, first, box.numel()).view(box.shape()));
-    first += box.numel();
+  int64_t filled = 0, wanted = 0;
+  for (const auto& [first, box] : tensor.param->boxes(tensor.begin, end)) {
+    places.emplace_back(box, tensor.data.narrow(0, first - tensor.begin, box.numel()).view(box.shape()));
+    wanted += box.numel();
   }
-  int64_t filled = 0;
   std::vector<const Piece*> used;
   for (const Piece& piece : pieces) {
     const int64_t before = filled;
@@ -128,9 +119,9 @@ void fill(const StateTensor& tensor, const std::vector<Piece>& pieces, const std
              other->file->path());
     used.push_back(&piece);
   }
-  if (filled != tensor.data.numel())
-    fail("{}: {}: only {} of the elements [{}, {}) are in the files of the checkpoint", dir,
-         qualified_name(tensor.kind, tensor.param->name()), filled, tensor.begin, end);
+  if (filled != wanted)
+    fail("{}: {}: only {} of {} elements that this rank needs are in the files of the checkpoint", dir,
+         qualified_name(tensor.kind, tensor.param->name()), filled, wanted);
 }
 
 }  // namespace

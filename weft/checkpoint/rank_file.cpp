@@ -13,7 +13,7 @@
 
 namespace weft {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFile::Part, kind, name, whole, begin, end)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFile::Part, box, whole)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFile, file, parts)
 
 RankFile write_rank_file(Env& env, const std::string& dir, int64_t rank,
@@ -22,20 +22,15 @@ RankFile write_rank_file(Env& env, const std::string& dir, int64_t rank,
   std::vector<TensorToWrite> to_write;
   std::map<std::string, TensorBox> boxes;
   for (const StateTensor& tensor : tensors) {
-    if (tensor.data.numel() == 0) continue;
     const std::vector<int64_t>& shape = tensor.param->shape();
     const std::string& name = tensor.param->name();
-    const int64_t end = tensor.begin + tensor.data.numel();
-    int64_t first = 0;
-    for (Box& box : boxes_of_range(shape, tensor.begin, end)) {
-      const at::Tensor part = tensor.data.narrow(0, first, box.numel()).view(box.shape());
-      first += part.numel();
-      const TensorBox entry{std::move(box), tensor.kind, name};
+    for (const auto& [first, box] : tensor.param->boxes(tensor.begin, tensor.begin + tensor.data.numel())) {
+      const at::Tensor part = tensor.data.narrow(0, first - tensor.begin, box.numel()).view(box.shape());
+      const TensorBox entry{box, tensor.kind, name};
       to_write.push_back(tensor_to_write(name_in_file(entry, shape), part));
       boxes[to_write.back().name] = entry;
+      result.parts.push_back({entry, {safetensors_dtype(part.scalar_type()), shape}});
     }
-    result.parts.push_back(
-        {tensor.kind, name, {safetensors_dtype(tensor.data.scalar_type()), shape}, tensor.begin, end});
   }
   result.file.name = rank_file_name(rank);
   const std::string path = dir + "/" + result.file.name;
@@ -48,33 +43,47 @@ RankFile write_rank_file(Env& env, const std::string& dir, int64_t rank,
 std::string to_text(const RankFile& file) { return nlohmann::json(file).dump(); }
 RankFile parse_rank_file(const std::string& text) { return nlohmann::json::parse(text).get<RankFile>(); }
 
+namespace {
+
+/// Throws Error unless the boxes tile a tensor of this shape.
+void check_tiling(std::vector<TensorBox> boxes, const std::vector<int64_t>& shape) {
+  const std::string name = qualified_name(boxes.front().kind, boxes.front().name);
+  const auto first_row = [](const TensorBox& box) { return box.begin.empty() ? 0 : box.begin[0]; };
+  std::ranges::sort(boxes, {}, first_row);
+  int64_t covered = 0;
+  std::vector<const TensorBox*> open;  // those that may reach into the rows of the ones to come
+  for (const TensorBox& box : boxes) {
+    std::erase_if(
+        open, [&](const TensorBox* other) { return !other->end.empty() && other->end[0] <= first_row(box); });
+    for (const TensorBox* other : open)
+      if (const auto common = intersection(*other, box))
+        fail("{}: elements from [{}] to [{}] are in more than one of the ranks' files", name,
+             fmt::join(common->begin, ", "), fmt::join(common->end, ", "));
+    open.push_back(&box);
+    covered += box.numel();
+  }
+  const int64_t numel = Box{std::vector<int64_t>(shape.size(), 0), shape}.numel();
+  if (covered != numel)
+    fail("{}: {} of {} elements are in none of the ranks' files", name, numel - covered, numel);
+}
+
+}  // namespace
+
 void enter(const std::vector<RankFile>& files, Checkpoint* checkpoint) {
-  std::map<std::pair<std::string, std::string>, std::vector<std::pair<int64_t, int64_t>>> ranges;
+  std::map<std::pair<std::string, std::string>, std::vector<TensorBox>> boxes;
   for (const RankFile& file : files) {
     checkpoint->files.push_back(file.file);
-    for (const RankFile::Part& part : file.parts) {
-      const auto [known, is_new] = checkpoint->tensors[part.kind].try_emplace(part.name, part.whole);
-      if (known->second != part.whole)
-        fail("{}: {} [{}] in {}, but {} [{}] in the files before it", qualified_name(part.kind, part.name),
-             part.whole.dtype, fmt::join(part.whole.shape, ", "), file.file.name, known->second.dtype,
+    for (const auto& [box, whole] : file.parts) {
+      const auto [known, is_new] = checkpoint->tensors[box.kind].try_emplace(box.name, whole);
+      if (known->second != whole)
+        fail("{}: {} [{}] in {}, but {} [{}] in the files before it", qualified_name(box.kind, box.name),
+             whole.dtype, fmt::join(whole.shape, ", "), file.file.name, known->second.dtype,
              fmt::join(known->second.shape, ", "));
-      ranges[{part.kind, part.name}].emplace_back(part.begin, part.end);
+      boxes[{box.kind, box.name}].push_back(box);
     }
   }
-  for (auto& [tensor, parts] : ranges) {
-    const auto& [kind, name] = tensor;
-    const std::vector<int64_t>& shape = checkpoint->tensors[kind][name].shape;
-    const int64_t numel = Box{std::vector<int64_t>(shape.size(), 0), shape}.numel();
-    parts.emplace_back(numel, numel);
-    std::sort(parts.begin(), parts.end());
-    int64_t covered = 0;
-    for (const auto& [begin, end] : parts) {
-      if (begin != covered)
-        fail("{}: elements [{}, {}) are in {} of the ranks' files", qualified_name(kind, name),
-             std::min(begin, covered), std::max(begin, covered), begin > covered ? "none" : "more than one");
-      covered = end;
-    }
-  }
+  for (const auto& [tensor, parts] : boxes)
+    check_tiling(parts, checkpoint->tensors[tensor.first][tensor.second].shape);
 }
 
 void verify(Env& env, const std::string& dir, const CheckpointFile& expected) {

@@ -11,11 +11,9 @@
 namespace weft {
 
 struct RankFile {
-  /// Elements [begin, end) of a global tensor.
   struct Part {
-    std::string kind, name;
+    TensorBox box;
     GlobalTensor whole;
-    int64_t begin, end;
   };
   CheckpointFile file;
   std::vector<Part> parts;

@@ -15,6 +15,13 @@ inline constexpr std::string_view kSums[] = {
     kSumOfReplicas,    // whose copies then differ
     "tied embedding",  // of its two uses
     "gradient norm over dp_shard",
+    "gradient norm over tp",
+    "input_layernorm over tp",  // of params that each tp rank applies to its tokens
+    "model.norm over tp",
+    "o_proj.bias over tp",
+    "embed_positions over tp",
+    "q_norm over tp",  // to its heads
+    "k_proj over tp",  // where several ranks hold a head
     "targets over data ranks",
     "loss over data ranks",
     "validation loss over data ranks",

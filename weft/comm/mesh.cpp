@@ -43,13 +43,23 @@ Mesh::Mesh(const ParallelConfig& parallel, int64_t ranks) : ranks_(ranks) {
   };
   enter(Axis::dp_replicate, parallel.dp_replicate);
   enter(Axis::dp_shard, parallel.dp_shard);
+  enter(Axis::tp, parallel.tp);
   int64_t& dp_shard = sizes_[size_t(Axis::dp_shard)];
-  if (problems.empty() && dp_shard == -1) dp_shard = ranks / known, known = ranks;
-  if (problems.empty() && known != ranks)
+  if (problems.empty() && dp_shard == -1 && ranks % known == 0) dp_shard = ranks / known, known = ranks;
+  if (problems.empty() && known != ranks) {
+    std::vector<std::string> names, sizes, remedies;
+    for (const Axis axis : {Axis::dp_shard, Axis::dp_replicate, Axis::tp}) {
+      const int64_t others = dp_shard == -1 ? known : known / size(axis);
+      if (axis != Axis::dp_shard || dp_shard != -1)
+        names.push_back(to_string(axis)), sizes.push_back(std::to_string(size(axis)));
+      if (ranks % others == 0)
+        remedies.push_back(fmt::format("{} = {}{}", to_string(axis), ranks / others,
+                                       axis == Axis::dp_shard ? " (or -1)" : ""));
+    }
     problems.push_back(fmt::format(
-        "parallel.dp_replicate x dp_shard = {} x {} = {}, and there are {} ranks: with dp_shard = {} "
-        "(or -1), or dp_replicate = {}, it would be as many",
-        parallel.dp_replicate, dp_shard, known, ranks, ranks / parallel.dp_replicate, ranks / dp_shard));
+        "parallel.{} = {} = {}, and there are {} ranks{}{}", fmt::join(names, " x "), fmt::join(sizes, " x "),
+        known, ranks, remedies.empty() ? "" : ": it would fit with ", fmt::join(remedies, ", or ")));
+  }
   if (!problems.empty()) fail("the mesh does not fit {} ranks:\n  {}", ranks, fmt::join(problems, "\n  "));
 }
 

@@ -9,6 +9,9 @@
 
 namespace weft {
 
+/// "2 of tp".
+std::string neighbours_name(Axis axis, int64_t count);
+
 class MeshGroups {
  public:
   /// The mesh lies over the first mesh.ranks() ranks of the world; this process is one of them.
@@ -24,6 +27,9 @@ class MeshGroups {
   /// kept.
   Group& get(const Axes& axes);
 
+  /// Of the ranks along an axis, the `count` neighbours among which this one is: `count` divides the axis.
+  Group& neighbours(Axis axis, int64_t count);
+
   /// Every rank of the mesh.
   Group& all() { return get({kAxes.begin(), kAxes.end()}); }
 
@@ -34,6 +40,7 @@ class MeshGroups {
   World* world_;
   int64_t rank_;
   std::map<Axes, std::shared_ptr<Group>> groups_;
+  std::map<std::pair<Axis, int64_t>, std::shared_ptr<Group>> neighbours_;
 };
 
 }  // namespace weft

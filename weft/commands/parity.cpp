@@ -20,10 +20,11 @@
 #include "weft/comm/together.h"
 #include "weft/commands/command.h"
 #include "weft/entry.h"
-#include "weft/parallel/data_parallel_cost.h"
+#include "weft/parallel/tensor_parallel_cost.h"
 #include "weft/parity/curve.h"
 #include "weft/parity/table.h"
 #include "weft/report/metrics.h"
+#include "weft/train/batch.h"
 #include "weft/train/process.h"
 #include "weft/train/trainer.h"
 
@@ -179,12 +180,17 @@ class ParityRun {
   static void check_sent(const Config& config, MeshGroups& groups, const Decoder& decoder,
                          std::vector<std::string>* problems) {
     if (config.comm.check) return;  // what is compared first is sent later, perhaps in the next step
-    const int64_t share = (config.train.global_batch - 1) / groups.mesh().size(kDataAxes) + 1;
-    const int64_t micro_batches = (share - 1) / config.train.micro_batch + 1;
+    const std::vector<int64_t> tokens = micro_batch_tokens(
+        config.train.global_batch, {.seq_len = config.train.seq_len,
+                                    .micro_batch = config.train.micro_batch,
+                                    .data_rank = groups.mesh().coordinate(groups.rank(), kDataAxes),
+                                    .data_ranks = groups.mesh().size(kDataAxes)});
+    SentBytes sent = sent_bytes(config, groups.mesh(), groups.rank(), decoder.units(), decoder.tied_units(),
+                                int64_t(tokens.size()));
+    sent.merge(tensor_parallel_bytes(config, groups.mesh(), groups.rank(), decoder.units(), tokens));
     MetricsReader reader(Env::system(), config.log.run_dir);
     reader.poll();
-    for (const auto& [place, expected] : sent_bytes(config, groups.mesh(), groups.rank(), decoder.units(),
-                                                    decoder.tied_units(), micro_batches)) {
+    for (const auto& [place, expected] : sent) {
       const std::string key = fmt::format("comm_bytes/{}/{}", place.first, place.second);
       const auto column = reader.metrics().columns.find(key);
       for (size_t step = 0; step < reader.metrics().step.size(); ++step) {

@@ -21,9 +21,13 @@ Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype)
 
 Decoder::Decoder(const ModelConfig& model, const Dtypes& dtypes, const ParallelConfig& parallel,
                  MeshGroups& groups)
-    : model_(model), dtype_(dtypes.compute) {
+    : model_(model),
+      dtype_(dtypes.compute),
+      tp_{&groups.get({Axis::tp}), parallel.sequence_parallel && groups.mesh().size(Axis::tp) > 1} {
+  check_tensor_parallel(model, tp_.size());
+  const TensorPlace place{tp_.rank(), tp_.size(), tp_.sequence};
   const auto new_unit = [&](const std::string& name) -> ParamUnit& {
-    return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtypes));
+    return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtypes, place));
   };
   const auto vocab_matrix = [&](const std::string& name) {
     ParamSpec spec;
@@ -40,6 +44,7 @@ Decoder::Decoder(const ModelConfig& model, const Dtypes& dtypes, const ParallelC
     spec.name = "model.embed_positions.weight";
     spec.shape = {model.max_positions, model.dim};
     spec.init.std = model.init_std;
+    if (tp_.sequence) spec.partial.insert(Axis::tp);
     positions_ = &first.add(spec);
   }
   if (model.embedding_norm) embedding_norm_ = Norm(model, first, "model.embed_norm");
@@ -53,13 +58,14 @@ Decoder::Decoder(const ModelConfig& model, const Dtypes& dtypes, const ParallelC
 }
 
 void Decoder::check_memory(const ParallelConfig& parallel, const Mesh& mesh) const {
-  const double shards = parallel.zero == 3 ? double(mesh.size(Axis::dp_shard)) : 1;
+  const auto shards = double(mesh.size(Axis::tp) * (parallel.zero == 3 ? mesh.size(Axis::dp_shard) : 1));
   const double needed = 2.0 * double(numel()) * double(at::elementSize(dtype_)) / shards;
   const double machine = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
   if (needed > machine)
     fail(
         "the model's {} parameters take {}B for weights and gradients alone, and this machine has {}B: make "
-        "model.dim, n_layers or vocab_size smaller, or divide it among more ranks with parallel.zero = 3",
+        "model.dim, n_layers or vocab_size smaller, or divide it among more ranks with parallel.zero = 3 or "
+        "parallel.tp",
         short_count(double(numel())), short_count(needed), short_count(machine));
 }
 
@@ -87,7 +93,7 @@ std::vector<Param*> Decoder::params() const {
 
 int64_t Decoder::numel() const {
   int64_t n = 0;
-  for (const auto& unit : units_) n += unit->numel();
+  for (const Param* param : params()) n += param->global_numel();
   return n;
 }
 
@@ -97,8 +103,9 @@ size_t Decoder::first_trainable_unit() const {
   return first;
 }
 
-PassContext Decoder::context(const MicroBatch& batch) const {
-  PassContext pass{.batch = batch, .rope_full = {}, .rope_sliding = {}};
+PassContext Decoder::context(const MicroBatch& batch, const TensorParallel& tp) const {
+  PassContext pass{.batch = batch, .tp = tp, .index = {}, .rope_full = {}, .rope_sliding = {}};
+  if (batch.index.defined()) pass.index = tp.outside(batch.index);
   if (model_.position != "rope") return pass;
   const auto table = [&](const char* type) {
     return rope_table(model_, type, batch.positions, batch.cu_seqlens, dtype_);
@@ -118,14 +125,14 @@ at::Tensor Decoder::embed(const PassContext& context) const {
   const Span span(SpanLevel::block, "embedding", {.pass = Pass::forward});
   const KindScope scope(SpanKind::embedding);
   const MicroBatch& batch = context.batch;
-  at::Tensor x = embedding(batch.tokens, *embedding_, model_.embedding_multiplier);
+  at::Tensor x = embedding(batch.tokens, *embedding_, model_.embedding_multiplier, context.tp);
   if (positions_) {
     for (size_t d = 0; d + 1 < batch.cu_seqlens.size(); ++d)
       check_length(batch.cu_seqlens[d + 1] - batch.cu_seqlens[d]);
-    x = x + embedding(batch.positions, *positions_);
+    x = x + embedding(context.tp.outside(batch.positions), *positions_);
   }
   if (embedding_norm_) x = embedding_norm_->forward(x);
-  return dropout(x, dropout_at(context, model_.dropout, "embedding"), batch.index);
+  return dropout(x, dropout_at(context, model_.dropout, "embedding"), context.index);
 }
 
 at::Tensor Decoder::head_input(const at::Tensor& x) const {
@@ -134,17 +141,18 @@ at::Tensor Decoder::head_input(const at::Tensor& x) const {
   return model_.logits_multiplier == 1 ? normed : normed * model_.logits_multiplier;
 }
 
-CrossEntropyOutput Decoder::head_loss(const at::Tensor& x, const MicroBatch& batch, double normaliser,
+CrossEntropyOutput Decoder::head_loss(const at::Tensor& x, const PassContext& context, double normaliser,
                                       const CrossEntropyOptions& options) const {
   const Span span(SpanLevel::block, "head", {.pass = Pass::forward});
   const KindScope scope(SpanKind::head);
-  return cross_entropy(head_input(x), *head_, batch.labels, normaliser, options);
+  return cross_entropy(head_input(x), *head_, context.batch.labels, normaliser, options, context.tp);
 }
 
-double Decoder::forward_backward(const MicroBatch& batch, double normaliser, CrossEntropyOptions loss,
+double Decoder::forward_backward(const MicroBatch& unpadded, double normaliser, CrossEntropyOptions loss,
                                  uint64_t seed, int64_t step, bool last_of_step) {
   loss.softcap = model_.final_softcap;
-  PassContext pass = context(batch);
+  const MicroBatch batch = padded(unpadded, tp_.sequence ? tp_.size() : 1);
+  PassContext pass = context(batch, tp_);
   pass.training = true, pass.seed = seed, pass.step = step;
 
   const auto leaf = [](const at::Tensor& x) { return x.detach().requires_grad_(); };
@@ -181,7 +189,7 @@ double Decoder::forward_backward(const MicroBatch& batch, double normaliser, Cro
     const Gathered gathered(*data_parallel_, units, units_above(head_block()));
     for (ParamUnit* unit : units) data_parallel_->begin_gradients(*unit);
     const at::Tensor input = leaf(x);
-    const CrossEntropyOutput output = head_loss(input, batch, normaliser, loss);
+    const CrossEntropyOutput output = head_loss(input, pass, normaliser, loss);
     backward_block("head", -1, output.total, at::ones_like(output.total));
     grad = input.grad();
     for (ParamUnit* unit : units)  // a tied embedding gets gradients from its own block too
@@ -219,29 +227,32 @@ at::Tensor Decoder::run(const PassContext& pass) const {
   return x;
 }
 
-double Decoder::loss(const MicroBatch& batch, double normaliser, int64_t chunk) {
+double Decoder::loss(const MicroBatch& unpadded, double normaliser, int64_t chunk) {
   at::NoGradGuard no_grad;
   const CrossEntropyOptions options{.softcap = model_.final_softcap, .chunk = chunk};
-  const at::Tensor x = run(context(batch));
+  const MicroBatch batch = padded(unpadded, tp_.sequence ? tp_.size() : 1);
+  const PassContext pass = context(batch, tp_);
+  const at::Tensor x = run(pass);
   const Gathered gathered(*data_parallel_, units_of(head_block()));
-  return head_loss(x, batch, normaliser, options).loss.item<double>();
+  return head_loss(x, pass, normaliser, options).loss.item<double>();
 }
 
-at::Tensor Decoder::head_logits(const at::Tensor& x) const {
+at::Tensor Decoder::head_logits(const at::Tensor& x, const TensorParallel& tp) const {
   const Gathered gathered(*data_parallel_, units_of(head_block()));
-  return weft::logits(head_input(x), *head_, model_.final_softcap);
+  return weft::logits(head_input(x), *head_, model_.final_softcap, tp);
 }
 
 at::Tensor Decoder::logits(const MicroBatch& batch) {
   at::NoGradGuard no_grad;
-  return head_logits(run(context(batch)));
+  return head_logits(run(context(batch, whole_tokens())), whole_tokens());
 }
 
 std::vector<KvCache> Decoder::make_caches(int64_t capacity) const {
   check_length(capacity);
+  const int64_t heads = std::max<int64_t>(1, model_.n_kv_heads / tp_.size());
   std::vector<KvCache> caches;
   for (int64_t layer = 0; layer < model_.n_layers; ++layer) {
-    const auto zeros = [&] { return at::zeros({capacity, model_.n_kv_heads, model_.head_dim}, dtype_); };
+    const auto zeros = [&] { return at::zeros({capacity, heads, model_.head_dim}, dtype_); };
     caches.push_back({zeros(), zeros(), 0});
   }
   return caches;
@@ -255,9 +266,9 @@ at::Tensor Decoder::next_logits(const at::Tensor& tokens, std::vector<KvCache>& 
                          .positions = at::arange(start, start + n, at::kLong),
                          .index = {},
                          .cu_seqlens = {0, n}};
-  PassContext pass = context(batch);
+  PassContext pass = context(batch, whole_tokens());
   pass.caches = &caches;
-  return head_logits(run(pass).narrow(0, n - 1, 1)).squeeze(0);
+  return head_logits(run(pass).narrow(0, n - 1, 1), pass.tp).squeeze(0);
 }
 
 }  // namespace weft

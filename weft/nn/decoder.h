@@ -69,17 +69,21 @@ class Decoder {
   // The units whose weights block 0 (embedding), 1, … (layers) or the last (head) computes with.
   size_t head_block() const { return units_.size() - 1; }
   std::vector<ParamUnit*> units_of(size_t block) const;
+  TensorParallel whole_tokens() const {
+    return {tp_.group};
+  }                                         // no sequence parallelism: any number of tokens
   void check_length(int64_t length) const;  // Error if there are too few learned positions
-  PassContext context(const MicroBatch& batch) const;
+  PassContext context(const MicroBatch& batch, const TensorParallel& tp) const;
   at::Tensor embed(const PassContext& context) const;
   at::Tensor head_input(const at::Tensor& x) const;  // what the output projection takes: normed, scaled
-  CrossEntropyOutput head_loss(const at::Tensor& x, const MicroBatch& batch, double normaliser,
+  CrossEntropyOutput head_loss(const at::Tensor& x, const PassContext& context, double normaliser,
                                const CrossEntropyOptions& options) const;
-  at::Tensor head_logits(const at::Tensor& x) const;
+  at::Tensor head_logits(const at::Tensor& x, const TensorParallel& tp) const;
   at::Tensor run(const PassContext& context) const;  // embedding and layers, no gradients
 
   ModelConfig model_;
   at::ScalarType dtype_;  // of activations
+  TensorParallel tp_;
   std::vector<std::unique_ptr<ParamUnit>> units_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;

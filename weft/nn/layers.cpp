@@ -1,5 +1,6 @@
 #include "weft/nn/layers.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -21,6 +22,12 @@ double residual_std(const ModelConfig& model) {
   return model.init_std / std::sqrt(2.0 * double(model.n_layers));
 }
 
+// Of a param that every tp rank applies to the tokens it has.
+ParamSpec per_token(ParamSpec spec, const ParamUnit& unit) {
+  if (unit.tensor_place().sequence_parallel) spec.partial.insert(Axis::tp);
+  return spec;
+}
+
 ParamSpec spec_of(const std::string& name, std::vector<int64_t> shape, Init init, Placement placement = {}) {
   ParamSpec spec;
   spec.name = name;
@@ -32,6 +39,11 @@ ParamSpec spec_of(const std::string& name, std::vector<int64_t> shape, Init init
 
 ParamSpec gain_of(const ModelConfig& model, const std::string& name, int64_t size) {
   return spec_of(name + ".weight", {size}, {model.norm_init_std, model.norm_unit_offset ? 0.0 : 1.0});
+}
+
+// How many tp ranks hold each key/value head.
+int64_t kv_copies(const ModelConfig& model, const ParamUnit& unit) {
+  return std::max<int64_t>(1, unit.tensor_place().size / model.n_kv_heads);
 }
 
 Activation activation_named(const std::string& name) {
@@ -50,8 +62,8 @@ NormOptions norm_options(const ModelConfig& model) { return {model.norm_eps, mod
 }  // namespace
 
 Norm::Norm(const ModelConfig& model, ParamUnit& unit, const std::string& name)
-    : options_(norm_options(model)), gain_(&unit.add(gain_of(model, name, model.dim))) {
-  if (model.norm == "layernorm") bias_ = &unit.add(spec_of(name + ".bias", {model.dim}, {}));
+    : options_(norm_options(model)), gain_(&unit.add(per_token(gain_of(model, name, model.dim), unit))) {
+  if (model.norm == "layernorm") bias_ = &unit.add(per_token(spec_of(name + ".bias", {model.dim}, {}), unit));
 }
 
 NormOutput Norm::forward(const at::Tensor& x, const at::Tensor& residual) const {
@@ -60,14 +72,17 @@ NormOutput Norm::forward(const at::Tensor& x, const at::Tensor& residual) const 
 }
 
 Linear::Linear(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool bias, double std,
-               bool column) {
-  const Placement weight_placement = Placement::shard(column ? 0 : 1);
+               bool column)
+    : column_(column) {
   for (const Part& part : parts)
-    weights_.push_back(&unit.add(spec_of(part.name + ".weight", {part.out, in}, {std, 0}, weight_placement)));
+    weights_.push_back(&unit.add(spec_of(part.name + ".weight", {part.out, in}, {std, 0},
+                                         Placement::shard(column ? 0 : 1, part.copies))));
   if (!bias) return;
-  const Placement bias_placement = column ? Placement::shard(0) : Placement::replicate();
-  for (const Part& part : parts)
-    biases_.push_back(&unit.add(spec_of(part.name + ".bias", {part.out}, {}, bias_placement)));
+  for (const Part& part : parts) {
+    const std::string name = part.name + ".bias";
+    biases_.push_back(&unit.add(column ? spec_of(name, {part.out}, {}, Placement::shard(0, part.copies))
+                                       : per_token(spec_of(name, {part.out}, {}), unit)));
+  }
 }
 
 Linear Linear::column(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool bias, double std) {
@@ -78,7 +93,9 @@ Linear Linear::row(ParamUnit& unit, const Part& part, int64_t in, bool bias, dou
   return Linear(unit, {part}, in, bias, std, false);
 }
 
-at::Tensor Linear::forward(const at::Tensor& x) const { return linear(x, weights_, biases_); }
+at::Tensor Linear::forward(const at::Tensor& x, const TensorParallel& tp) const {
+  return column_ ? column_linear(x, weights_, biases_, tp) : row_linear(x, weights_, biases_, tp);
+}
 
 Dropout dropout_at(const PassContext& context, double p, const std::string& site) {
   if (!context.training || p == 0) return {};
@@ -92,42 +109,54 @@ Attention::Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit)
       sliding_(is_sliding(model, layer)),
       dropout_(model.attention_dropout),
       norm_options_(norm_options(model)),
-      qkv_(Linear::column(unit,
-                          {{layer_name(layer, "self_attn.q_proj"), model.n_heads * model.head_dim},
-                           {layer_name(layer, "self_attn.k_proj"), model.n_kv_heads * model.head_dim},
-                           {layer_name(layer, "self_attn.v_proj"), model.n_kv_heads * model.head_dim}},
-                          model.dim, model.qkv_bias, model.init_std)),
+      qkv_(Linear::column(
+          unit,
+          {{layer_name(layer, "self_attn.q_proj"), model.n_heads * model.head_dim},
+           {layer_name(layer, "self_attn.k_proj"), model.n_kv_heads * model.head_dim, kv_copies(model, unit)},
+           {layer_name(layer, "self_attn.v_proj"), model.n_kv_heads * model.head_dim,
+            kv_copies(model, unit)}},
+          model.dim, model.qkv_bias, model.init_std)),
       o_(Linear::row(unit, {layer_name(layer, "self_attn.o_proj"), model.dim}, model.n_heads * model.head_dim,
                      model.o_bias, residual_std(model))) {
-  options_.n_heads = model.n_heads;
-  options_.n_kv_heads = model.n_kv_heads;
+  const TensorPlace& place = unit.tensor_place();
+  options_.n_heads = model.n_heads / place.size;
+  options_.n_kv_heads = model.n_kv_heads * kv_copies(model, unit) / place.size;
+  options_.first_head = place.rank * options_.n_heads;
+  options_.all_heads = model.n_heads;
   options_.scale = model.attn_scale;
   options_.window = sliding_ ? model.sliding_window : 0;
   options_.softcap = model.attn_softcap;
-  if (model.position == "alibi") options_.alibi_slopes = alibi_slopes(model.n_heads);
+  if (model.position == "alibi") {
+    const std::vector<double> all = alibi_slopes(model.n_heads);
+    const auto first = all.begin() + options_.first_head;
+    options_.alibi_slopes = {first, first + options_.n_heads};
+  }
   if (model.qk_norm == "none") return;
-  const auto gain = [&](const char* name, int64_t heads) {
+  const auto gain = [&](const char* name, int64_t heads, int64_t copies) {
     const bool per_head = model.qk_norm == "head";
     ParamSpec spec = gain_of(model, layer_name(layer, name), per_head ? head_dim_ : heads * head_dim_);
     // Each tp rank norms its own heads: with one gain for every head its gradient is partial over tp too.
-    per_head ? void(spec.partial.insert(Axis::tp)) : void(spec.placement = Placement::shard(0));
+    per_head ? void(spec.partial.insert(Axis::tp)) : void(spec.placement = Placement::shard(0, copies));
     return &unit.add(spec);
   };
-  q_norm_ = gain("self_attn.q_norm", model.n_heads);
-  k_norm_ = gain("self_attn.k_norm", model.n_kv_heads);
+  q_norm_ = gain("self_attn.q_norm", model.n_heads, 1);
+  k_norm_ = gain("self_attn.k_norm", model.n_kv_heads, kv_copies(model, unit));
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const PassContext& context) const {
   const KindScope scope(SpanKind::attention);
   const int64_t rotated = options_.n_heads + options_.n_kv_heads;
-  at::Tensor qkv = qkv_.forward(x).view({x.size(0), -1, head_dim_});
-  if (q_norm_) qkv = qk_norm(qkv, options_.n_heads, options_.n_kv_heads, *q_norm_, *k_norm_, norm_options_);
+  at::Tensor qkv = qkv_.forward(x, context.tp);
+  qkv = qkv.view({qkv.size(0), -1, head_dim_});
+  if (q_norm_)
+    qkv = qk_norm(qkv, options_.n_heads, options_.n_kv_heads, *q_norm_, *k_norm_, norm_options_, context.tp);
   if (rotates_) qkv = rope(qkv, rotated, sliding_ ? context.rope_sliding : context.rope_full);
-  if (context.caches) return o_.forward(attend_with_cache(qkv, (*context.caches)[size_t(layer_)]));
+  if (context.caches)
+    return o_.forward(attend_with_cache(qkv, (*context.caches)[size_t(layer_)]), context.tp);
 
   AttentionOptions options = options_;
   options.dropout = dropout_at(context, dropout_, layer_name(layer_, "attention"));
-  return o_.forward(attention(qkv, context.batch.cu_seqlens, options, context.batch.index).out);
+  return o_.forward(attention(qkv, context.batch.cu_seqlens, options, context.batch.index).out, context.tp);
 }
 
 at::Tensor Attention::attend_with_cache(const at::Tensor& qkv, KvCache& cache) const {
@@ -146,10 +175,10 @@ Mlp::Mlp(const ModelConfig& model, int64_t layer, ParamUnit& unit)
       down_(Linear::row(unit, {layer_name(layer, "mlp.down_proj"), model.dim}, model.ffn_dim, model.mlp_bias,
                         residual_std(model))) {}
 
-at::Tensor Mlp::forward(const at::Tensor& x) const {
+at::Tensor Mlp::forward(const at::Tensor& x, const PassContext& context) const {
   const KindScope scope(SpanKind::mlp);
-  const at::Tensor up = up_.forward(x);
-  return down_.forward(gated_ ? gated(up, activation_) : activate(up, activation_));
+  const at::Tensor up = up_.forward(x, context.tp);
+  return down_.forward(gated_ ? gated(up, activation_) : activate(up, activation_), context.tp);
 }
 
 DecoderLayer::DecoderLayer(const ModelConfig& model, int64_t layer, ParamUnit& unit)
@@ -177,7 +206,7 @@ at::Tensor DecoderLayer::branch(const at::Tensor& out, const std::optional<Norm>
                                 const PassContext& context) const {
   const at::Tensor normed = post_norm ? post_norm->forward(out) : out;
   const at::Tensor x =
-      dropout(normed, dropout_at(context, dropout_, layer_name(layer_, site)), context.batch.index);
+      dropout(normed, dropout_at(context, dropout_, layer_name(layer_, site)), context.index);
   return residual_multiplier_ == 1 ? x : x * residual_multiplier_;
 }
 
@@ -187,7 +216,7 @@ at::Tensor DecoderLayer::forward(const at::Tensor& x, const PassContext& context
   const at::Tensor a =
       branch(attention_.forward(input, context), post_attention_norm_, "attention_output", context);
   const auto mlp = [&](const at::Tensor& h) {
-    return branch(mlp_.forward(h), post_mlp_norm_, "mlp_output", context);
+    return branch(mlp_.forward(h, context), post_mlp_norm_, "mlp_output", context);
   };
   if (parallel_) return x + a + mlp(mlp_norm_ ? mlp_norm_->forward(x) : input);
   if (!mlp_norm_) {

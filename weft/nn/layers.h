@@ -30,6 +30,8 @@ struct KvCache {
 /// What all layers share in one pass over a micro-batch.
 struct PassContext {
   const MicroBatch& batch;
+  TensorParallel tp;
+  at::Tensor index;  // batch.index of the tokens that this rank has outside the tensor-parallel regions
   RopeTable rope_full, rope_sliding;
   bool training = false;  // dropout on
   uint64_t seed = 0;
@@ -45,19 +47,21 @@ class Linear {
   struct Part {
     std::string name;  // without ".weight"
     int64_t out;
+    int64_t copies = 1;  // column: ranks that hold each piece
   };
   static Linear column(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool bias, double std);
   static Linear row(ParamUnit& unit, const Part& part, int64_t in, bool bias, double std);
 
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const at::Tensor& x, const TensorParallel& tp) const;
 
  private:
   Linear(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool bias, double std, bool column);
+  bool column_;
   std::vector<Param*> weights_, biases_;
 };
 
 /// RMSNorm or LayerNorm, as the model has it. Its params multiply by 1 and add 0 at first; their gradients
-/// are partial over the data axes.
+/// are partial over the axes whose ranks see different tokens.
 class Norm {
  public:
   Norm(const ModelConfig& model, ParamUnit& unit, const std::string& name);
@@ -97,7 +101,7 @@ class Attention {
 class Mlp {
  public:
   Mlp(const ModelConfig& model, int64_t layer, ParamUnit& unit);
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const at::Tensor& x, const PassContext& context) const;
 
  private:
   bool gated_;

@@ -6,6 +6,21 @@
 
 namespace weft {
 
+MicroBatch padded(const MicroBatch& batch, int64_t multiple) {
+  const int64_t missing = (multiple - batch.tokens.size(0) % multiple) % multiple;
+  if (missing == 0) return batch;
+  const auto extended = [&](const at::Tensor& x, int64_t value) {
+    return x.defined() ? at::cat({x, at::full({missing}, value, at::kLong)}) : x;
+  };
+  MicroBatch result = batch;
+  result.tokens = extended(batch.tokens, 0);
+  result.labels = extended(batch.labels, kIgnoredLabel);
+  result.positions = at::cat({batch.positions, at::arange(missing, at::kLong)});
+  result.index = extended(batch.index, 0);
+  result.cu_seqlens.push_back(batch.cu_seqlens.back() + missing);
+  return result;
+}
+
 MicroBatch micro_batch_of_rows(const at::Tensor& ids) {
   const int64_t rows = ids.size(0), length = ids.size(1);
   at::Tensor labels = at::full({rows, length}, kIgnoredLabel, at::kLong);

@@ -17,6 +17,9 @@ struct MicroBatch {
   std::vector<int64_t> cu_seqlens;  // document boundaries: 0, …, tokens
 };
 
+/// The batch, followed by a document of ignored tokens that makes the number of tokens a multiple.
+MicroBatch padded(const MicroBatch& batch, int64_t multiple);
+
 /// ids [rows, length] int64 as one micro-batch: each row is a document, each token's label the one behind it,
 /// and the last token of a row has no target.
 MicroBatch micro_batch_of_rows(const at::Tensor& ids);

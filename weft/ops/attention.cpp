@@ -85,6 +85,7 @@ at::Tensor dropout_mask(const Block& b, const AttentionOptions& options, const a
                         const at::TensorOptions& like) {
   const Dropout& d = options.dropout;
   const int64_t heads = options.n_heads, queries = b.queries(), keys = b.keys();
+  const int64_t all_heads = options.all_heads > 0 ? options.all_heads : heads;
   at::Tensor mask = at::empty({options.n_kv_heads, heads / options.n_kv_heads, queries, keys}, like);
   const int64_t* token = index.const_data_ptr<int64_t>();
   const uint64_t threshold = d.threshold();
@@ -94,7 +95,7 @@ at::Tensor dropout_mask(const Block& b, const AttentionOptions& options, const a
     at::parallel_for(0, heads * queries, 8, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const int64_t head = row / queries, query = b.q_begin + row % queries;
-        const uint64_t row_index = uint64_t(token[query] * heads + head);
+        const uint64_t row_index = uint64_t(token[query] * all_heads + options.first_head + head);
         for (int64_t k = 0; k < keys; ++k) {
           const uint64_t key = uint64_t(token[b.k_begin + k]);
           out[row * keys + k] = philox(d.key, row_index, key)[0] < threshold ? scalar_t(0) : kept;

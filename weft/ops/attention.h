@@ -20,6 +20,7 @@ struct AttentionOptions {
   double softcap = 0;                     // s -> softcap tanh(s / softcap); 0: off
   std::vector<double> alibi_slopes = {};  // [n_heads]: -slope * distance is added to the scores; empty: off
   Dropout dropout;                        // of the probabilities
+  int64_t first_head = 0, all_heads = 0;  // of the model these are n_heads from the first; 0: these are all
 };
 
 /// The slopes of n heads: 2^(-8 i / n), i from 1; where n is no power of two, those of the power of two below

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "weft/ops/tensor_parallel.h"
 #include "weft/param/param.h"
 
 namespace weft {
@@ -23,13 +24,14 @@ struct CrossEntropyOutput {
   at::Tensor loss;  // [] fp64: normaliser * sum of token losses alone; not differentiable
 };
 
-/// h [tokens, dim], head [vocab, dim], labels [tokens] int64 (negative: ignored). `normaliser` is 1 /
+/// h [tokens outside, dim], head [vocab, dim], labels [tokens] int64 (negative: ignored). `normaliser` is 1 /
 /// (targets of the whole global batch). When a backward follows, the head's weight gradient is added right
-/// here.
+/// here. Each tensor-parallel rank has the logits of its part of the vocabulary; all get the whole loss.
 CrossEntropyOutput cross_entropy(const at::Tensor& h, Param& head, const at::Tensor& labels,
-                                 double normaliser, const CrossEntropyOptions& options);
+                                 double normaliser, const CrossEntropyOptions& options,
+                                 const TensorParallel& tp = {});
 
-/// The same head without the loss: [tokens, vocab]. Not differentiable.
-at::Tensor logits(const at::Tensor& h, Param& head, double softcap);
+/// The same head without the loss: [tokens, vocab], on every rank. Not differentiable.
+at::Tensor logits(const at::Tensor& h, Param& head, double softcap, const TensorParallel& tp = {});
 
 }  // namespace weft

@@ -1,5 +1,7 @@
 #include "weft/ops/norm.h"
 
+#include <functional>
+
 #include <ATen/ATen.h>
 
 #include "weft/ops/function.h"
@@ -7,22 +9,27 @@
 namespace weft {
 namespace {
 
+using Mean = std::function<at::Tensor(const at::Tensor&)>;  // of each row
+
 at::Tensor row_mean(const at::Tensor& x) { return x.mean(-1, /*keepdim=*/true); }
 
 at::Tensor effective_gain(const Param& gain, const NormOptions& options) {
   return options.unit_offset ? gain.weight() + 1 : gain.weight();
 }
 
-at::Tensor inverse_rms(const at::Tensor& x, double eps) { return at::rsqrt(row_mean(x.square()) + eps); }
+at::Tensor inverse_rms(const at::Tensor& x, double eps, const Mean& mean = row_mean) {
+  return at::rsqrt(mean(x.square()) + eps);
+}
 
 // Returns the gradient of x, whose mean square is normalised; adds the gain's.
-at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, Param& gain, const NormOptions& options) {
-  const at::Tensor r = inverse_rms(x, options.eps);
+at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, Param& gain, const NormOptions& options,
+                         const Mean& mean = row_mean) {
+  const at::Tensor r = inverse_rms(x, options.eps, mean);
   const at::Tensor x_hat = x * r;
   const int64_t dim = x.size(-1);
   if (gain.trainable()) gain.grad().add_((dy * x_hat).reshape({-1, dim}).sum(0));
   const at::Tensor dx_hat = dy * effective_gain(gain, options);
-  return (dx_hat - x_hat * row_mean(dx_hat * x_hat)) * r;
+  return (dx_hat - x_hat * mean(dx_hat * x_hat)) * r;
 }
 
 // With a bias it is LayerNorm: RMSNorm of the centred vector.
@@ -75,15 +82,16 @@ NormOutput apply_norm(const at::Tensor& x, Param& gain, Param* bias, const NormO
 
 class QkNorm : public Op {
  public:
-  QkNorm(int64_t q_heads, int64_t k_heads, Param& q_gain, Param& k_gain, const NormOptions& options)
-      : q_heads_(q_heads), k_heads_(k_heads), q_gain_(q_gain), k_gain_(k_gain), options_(options) {}
+  QkNorm(int64_t q_heads, int64_t k_heads, Param& q_gain, Param& k_gain, const NormOptions& options,
+         const TensorParallel& tp)
+      : q_heads_(q_heads), k_heads_(k_heads), q_gain_(q_gain), k_gain_(k_gain), options_(options), tp_(tp) {}
 
   std::vector<at::Tensor> forward(at::TensorList inputs) override {
     const at::Tensor& qkv = inputs[0];
     if (recording) qkv_ = Saved(qkv);
     at::Tensor out = qkv.clone(at::MemoryFormat::Contiguous);
     const auto norm = [&](at::Tensor heads, const Param& gain) {
-      heads.copy_(heads * inverse_rms(heads, options_.eps) * effective_gain(gain, options_));
+      heads.copy_(heads * inverse_rms(heads, options_.eps, mean_of(gain)) * effective_gain(gain, options_));
     };
     norm(q_part(out), q_gain_);
     norm(k_part(out), k_gain_);
@@ -92,8 +100,8 @@ class QkNorm : public Op {
 
   std::vector<at::Tensor> backward(at::TensorList grads) override {
     at::Tensor d = grads[0].clone(at::MemoryFormat::Contiguous);
-    q_part(d).copy_(norm_backward(q_part(d), q_part(qkv_.get()), q_gain_, options_));
-    k_part(d).copy_(norm_backward(k_part(d), k_part(qkv_.get()), k_gain_, options_));
+    q_part(d).copy_(norm_backward(q_part(d), q_part(qkv_.get()), q_gain_, options_, mean_of(q_gain_)));
+    k_part(d).copy_(norm_backward(k_part(d), k_part(qkv_.get()), k_gain_, options_, mean_of(k_gain_)));
     return {d};
   }
 
@@ -101,6 +109,17 @@ class QkNorm : public Op {
   double kept_bytes() const override { return qkv_.nbytes(); }
 
  private:
+  // Where a vector lies on several ranks, its mean is over all of them. Heads of which there are copies count
+  // that often in sum and number; in backward each copy so gets its part of the gradient.
+  Mean mean_of(const Param& gain) const {
+    if (gain.spec().placement.kind == Placement::Kind::Replicate || tp_.size() == 1) return row_mean;
+    return [this](const at::Tensor& x) {
+      at::Tensor mean = row_mean(x).contiguous();
+      tp_.group->all_reduce(mean).wait();
+      return mean.div_(double(tp_.size()));
+    };
+  }
+
   // [tokens, vectors, size of the gain]: a vector is a head, or all of them. A view where qkv is contiguous.
   static at::Tensor vectors(const at::Tensor& heads, const Param& gain) {
     return heads.reshape({heads.size(0), -1, gain.numel()});
@@ -113,6 +132,7 @@ class QkNorm : public Op {
   int64_t q_heads_, k_heads_;
   Param &q_gain_, &k_gain_;
   NormOptions options_;
+  TensorParallel tp_;
   Saved qkv_;
 };
 
@@ -129,8 +149,8 @@ NormOutput layer_norm(const at::Tensor& x, Param& gain, Param& bias, const NormO
 }
 
 at::Tensor qk_norm(const at::Tensor& qkv, int64_t q_heads, int64_t k_heads, Param& q_gain, Param& k_gain,
-                   const NormOptions& options) {
-  return apply(std::make_shared<QkNorm>(q_heads, k_heads, q_gain, k_gain, options), {qkv})[0];
+                   const NormOptions& options, const TensorParallel& tp) {
+  return apply(std::make_shared<QkNorm>(q_heads, k_heads, q_gain, k_gain, options, tp), {qkv})[0];
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "weft/ops/tensor_parallel.h"
 #include "weft/param/param.h"
 
 namespace weft {
@@ -26,9 +27,9 @@ NormOutput layer_norm(const at::Tensor& x, Param& gain, Param& bias, const NormO
                       const at::Tensor& residual = {});
 
 /// RMSNorm of the first q_heads heads with q_gain and of the next k_heads with k_gain; the rest pass through.
-/// A gain [head_dim] norms each head by itself, a gain [heads * head_dim] all heads as one vector. qkv
-/// [tokens, heads, head_dim].
+/// A gain [head_dim] norms each head by itself, a gain [heads * head_dim] all heads, those of all
+/// tensor-parallel ranks, as one vector. qkv [tokens, heads, head_dim].
 at::Tensor qk_norm(const at::Tensor& qkv, int64_t q_heads, int64_t k_heads, Param& q_gain, Param& k_gain,
-                   const NormOptions& options);
+                   const NormOptions& options, const TensorParallel& tp = {});
 
 }  // namespace weft

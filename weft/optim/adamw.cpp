@@ -72,10 +72,26 @@ double gradient_square_sum(const std::vector<std::unique_ptr<ParamUnit>>& units)
   Span span(SpanLevel::phase, "gradient_norm", SpanKind::optimizer);
   double sum = 0, bytes = 0;
   for (const auto& unit : units) {
-    const at::Tensor& grad = unit->shard().grad;
-    bytes += double(grad.nbytes());
-    const double norm = at::linalg_vector_norm(grad, 2, {}, false, at::kDouble).item<double>();
-    sum += norm * norm;
+    const Shard& shard = unit->shard();
+    bytes += double(shard.grad.nbytes());
+    const auto add = [&](int64_t begin, int64_t end) {
+      const at::Tensor part = shard.grad.narrow(0, begin, end - begin);
+      const double norm = at::linalg_vector_norm(part, 2, {}, false, at::kDouble).item<double>();
+      sum += norm * norm;
+    };
+    // Neighbours that count here are summed in one go. Padding is zero.
+    int64_t begin = 0, end = 0;
+    unit->for_params_in(shard.begin, shard.end(), [&](const Param& param, int64_t first, int64_t last) {
+      if (first == last) return;
+      const int64_t place = param.offset() + first - shard.begin;
+      if (!param.is_first_copy()) {
+        if (begin < end) add(begin, end);
+        begin = end = place + last - first;
+      } else {
+        end = place + last - first;
+      }
+    });
+    if (begin < end) add(begin, end);
   }
   span.did({.flops = 0, .bytes = bytes});
   return sum;

@@ -49,7 +49,8 @@ class AdamW {
   std::vector<UnitState> states_;
 };
 
-/// The sum of squares of the gradients in the shards of this rank, accumulated in fp64. What is not trained
+/// The sum of squares of the gradients in the shards of this rank, accumulated in fp64; of what several
+/// tensor-parallel ranks hold, only on the first. What is not trained
 /// has zero gradients and adds nothing.
 double gradient_square_sum(const std::vector<std::unique_ptr<ParamUnit>>& units);
 

@@ -1,6 +1,7 @@
 #include "weft/parallel/data_parallel.h"
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 
 #include <xxhash.h>
@@ -29,10 +30,12 @@ bool divides_units(const ParallelConfig& parallel, const Mesh& mesh) {
 
 /// "NAME HASH" of the bits of each param that has elements in [begin, end) of the unit's buffer, of which
 /// `part` holds these.
-std::string fingerprints(const ParamUnit& unit, const at::Tensor& part, int64_t first, const char* what) {
+std::string fingerprints(
+    const ParamUnit& unit, const at::Tensor& part, int64_t first, const char* what,
+    const std::function<bool(const Param&)>& wanted = [](const Param&) { return true; }) {
   std::string lines;
   unit.for_params_in(first, first + part.numel(), [&](const Param& param, int64_t begin, int64_t end) {
-    if (begin == end) return;
+    if (begin == end || !wanted(param)) return;
     const at::Tensor bits = part.narrow(0, param.offset() + begin - first, end - begin);
     lines +=
         fmt::format("{} of {} {:016x}\n", what, param.name(), XXH3_64bits(bits.data_ptr(), bits.nbytes()));
@@ -85,6 +88,7 @@ DataParallel::DataParallel(const ParallelConfig& parallel, MeshGroups& groups,
                            const std::vector<std::unique_ptr<ParamUnit>>& units,
                            const std::vector<ParamUnit*>& tied)
     : units_(pointers(units)),
+      groups_(groups),
       zero_(divides_units(parallel, groups.mesh()) ? parallel.zero : 0),
       shards_each_(zero_ >= 2 && parallel.gradient_sync == "each"),
       data_group_(&groups.get(kDataAxes)),
@@ -259,8 +263,10 @@ void DataParallel::finish_reductions() {
 }
 
 double DataParallel::sum_over_shards(double value) {
-  if (zero_ == 0 || dropped("gradient norm over dp_shard")) return value;
-  return all_reduce(*shard_group_, {value}).front();
+  Axes axes;
+  if (zero_ > 0 && !dropped("gradient norm over dp_shard")) axes.insert(Axis::dp_shard);
+  if (groups_.mesh().size(Axis::tp) > 1 && !dropped("gradient norm over tp")) axes.insert(Axis::tp);
+  return all_reduce(groups_.get(axes), {value}).front();
 }
 
 void DataParallel::publish() {
@@ -282,7 +288,7 @@ void DataParallel::publish() {
 
 int64_t DataParallel::first_ranks(int64_t number) {
   const at::Tensor shared = at::full({1}, number, at::kLong);
-  data_group_->broadcast(shared, 0).wait();
+  groups_.all().broadcast(shared, 0).wait();
   return shared.item<int64_t>();
 }
 
@@ -295,13 +301,24 @@ std::pair<int64_t, int64_t> DataParallel::saved_range(const ParamUnit& unit) con
 void DataParallel::check_replicas() {
   acquire(zero_ < 3 ? units_ : std::vector<ParamUnit*>{});
   std::string masters, weights;
+  std::map<int64_t, std::string> copies;  // by how many tp ranks hold the same
   for (const ParamUnit* unit : units_) {
-    masters += fingerprints(*unit, unit->shard().master, unit->shard().begin, "the master weights");
+    const Shard& shard = unit->shard();
+    const char* const what = "the master weights";
+    masters += fingerprints(*unit, shard.master, shard.begin, what);
     if (zero_ < 3) weights += fingerprints(*unit, unit->weights(), 0, "the weights");
+    const int64_t tp = unit->tensor_place().size;
+    for (int64_t count = 2; count <= tp; ++count)
+      copies[count] += fingerprints(*unit, shard.master, shard.begin, what, [&](const Param& param) {
+        const Placement& placement = param.spec().placement;
+        return count == (placement.kind == Placement::Kind::Shard ? placement.copies : tp);
+      });
   }
-  const std::string in_masters = difference(*replica_group_, masters);
-  const std::string in_weights = difference(*data_group_, weights);
-  if (!in_masters.empty() || !in_weights.empty()) fail("{}", in_masters.empty() ? in_weights : in_masters);
+  std::vector<std::string> found = {difference(*replica_group_, masters), difference(*data_group_, weights)};
+  for (const auto& [count, lines] : copies)
+    if (!lines.empty()) found.push_back(difference(groups_.neighbours(Axis::tp, count), lines));
+  for (const std::string& text : found)
+    if (!text.empty()) fail("{}", text);
 }
 
 }  // namespace weft

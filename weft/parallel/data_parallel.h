@@ -49,8 +49,8 @@ class DataParallel {
   /// Waits until every shard's gradients are summed over all ranks.
   void finish_reductions();
 
-  /// The sum of a number that each rank has for its shards, as if each element of the model were counted
-  /// once.
+  /// The sum of a number that each rank has for its shards of its pieces, as if each element of the model
+  /// were counted once.
   double sum_over_shards(double value);
 
   /// The masters have changed: the weights that the model computes with follow.
@@ -96,6 +96,7 @@ class DataParallel {
   at::Tensor shard_of(const ParamUnit& unit, const at::Tensor& whole) const;
 
   std::vector<ParamUnit*> units_;
+  MeshGroups& groups_;
   int64_t zero_;          // as it takes effect
   bool shards_each_;      // gradients become shards after each micro-batch
   Group* data_group_;     // all that see different data
@@ -103,8 +104,8 @@ class DataParallel {
   Group* replica_group_;  // that hold the same shard
   Slots weight_slots_, gradient_slots_;
   std::map<ParamUnit*, Request> publishing_;  // all-gathers of new weights
-  std::deque<Reduction> reductions_;       // oldest first
-  int64_t clock_ = 0;                      // of the slots' uses
+  std::deque<Reduction> reductions_;          // oldest first
+  int64_t clock_ = 0;                         // of the slots' uses
 };
 
 /// The weights of a block's units, as long as it lives; meanwhile those of the block that comes next are

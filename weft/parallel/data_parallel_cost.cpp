@@ -24,14 +24,6 @@ bool reduces_each(const Config& config, const Mesh& mesh) {
   return stage(config, mesh) >= 2 && config.parallel.gradient_sync == "each";
 }
 
-/// Bytes that rank `index` of n sends to all-reduce `numel` elements: a reduce-scatter, in which each other
-/// rank gets its piece of them, and an all-gather of its own; or, if they are few, everything at once.
-int64_t all_reduce_bytes(int64_t numel, int64_t element, int64_t index, int64_t n) {
-  if (numel * element <= 16 << 10) return numel * element * (n - 1);
-  const int64_t own = numel * (index + 1) / n - numel * index / n;
-  return (numel - own + own * (n - 1)) * element;
-}
-
 /// How often zero 3 gathers a unit in a step. Two buffers for untied units make a pass over the model save
 /// some: the head and the last layer serve forward and backward; the first layer is still there when the next
 /// micro-batch begins. A tied embedding, which has a buffer of its own, stays for the whole step, and the
@@ -53,6 +45,12 @@ int64_t gathers(const Config& config, size_t unit, size_t n_units, bool tied, in
 }
 
 }  // namespace
+
+int64_t all_reduce_bytes(int64_t numel, int64_t element, int64_t index, int64_t n) {
+  if (numel * element <= 16 << 10) return numel * element * (n - 1);
+  const int64_t own = numel * (index + 1) / n - numel * index / n;
+  return (numel - own + own * (n - 1)) * element;
+}
 
 HeldBytes held_bytes(const Config& config, const Mesh& mesh, const Units& units,
                      const std::vector<ParamUnit*>& tied) {
@@ -83,10 +81,8 @@ HeldBytes held_bytes(const Config& config, const Mesh& mesh, const Units& units,
   return held;
 }
 
-std::map<std::pair<std::string, std::string>, int64_t> sent_bytes(const Config& config, const Mesh& mesh,
-                                                                  int64_t rank, const Units& units,
-                                                                  const std::vector<ParamUnit*>& tied,
-                                                                  int64_t micro_batches) {
+SentBytes sent_bytes(const Config& config, const Mesh& mesh, int64_t rank, const Units& units,
+                     const std::vector<ParamUnit*>& tied, int64_t micro_batches) {
   const int64_t n = shards(config, mesh), zero = stage(config, mesh);
   const Dtypes dtypes = dtypes_of(config.precision);
   const auto size = [](at::ScalarType type) { return int64_t(at::elementSize(type)); };
@@ -105,7 +101,7 @@ std::map<std::pair<std::string, std::string>, int64_t> sent_bytes(const Config& 
     if (n_replicas > 1)
       reduced += all_reduce_bytes(shard, size(dtypes.reduce), mesh.coordinate(rank, replicas), n_replicas);
   }
-  std::map<std::pair<std::string, std::string>, int64_t> sent;
+  SentBytes sent;
   if (zero > 0) {
     const std::string group = to_string(Axes{Axis::dp_shard});
     sent[{group, "all_gather"}] = gathered;

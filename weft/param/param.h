@@ -8,10 +8,12 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "weft/base/boxes.h"
 #include "weft/comm/mesh.h"
 
 namespace weft {
@@ -25,7 +27,14 @@ struct Placement {
   int64_t copies = 1;  // Shard: how many ranks hold each piece (KV heads when tp exceeds them)
 
   static Placement replicate() { return {}; }
-  static Placement shard(int64_t dim) { return {Kind::Shard, dim, 1}; }
+  static Placement shard(int64_t dim, int64_t copies = 1) { return {Kind::Shard, dim, copies}; }
+};
+
+/// Where this rank stands among the tensor-parallel ones, and whether between blocks each of them has a part
+/// of the tokens only.
+struct TensorPlace {
+  int64_t rank = 0, size = 1;
+  bool sequence_parallel = false;
 };
 
 /// Initial value: normal(mean, std).
@@ -57,9 +66,22 @@ class Param {
   Param(ParamSpec spec, ParamUnit* unit, int64_t offset);
 
   const std::string& name() const { return spec_.name; }
-  const std::vector<int64_t>& shape() const { return spec_.shape; }
   const ParamSpec& spec() const { return spec_; }
+  const std::vector<int64_t>& shape() const { return spec_.shape; }  // global
+  int64_t global_numel() const;
+
+  /// This rank's piece. Where ranks do not divide dim 0, the pieces of the last ones end in rows of padding,
+  /// which hold zeros and are no part of the param.
+  const std::vector<int64_t>& local_shape() const { return local_shape_; }
   int64_t numel() const { return numel_; }
+  const Box& piece() const { return piece_; }  // of the global tensor, without padding
+
+  /// Is this the first of the ranks that hold the same piece? So it is counted, and saved, once.
+  bool is_first_copy() const;
+
+  /// Elements [begin, end) of the piece as boxes of the global tensor, padding aside, each with the element
+  /// of the piece that it begins with: those of a box lie one behind the other.
+  std::vector<std::pair<int64_t, Box>> boxes(int64_t begin, int64_t end) const;
 
   const UpdateRule& update_rule() const { return update_rule_; }
   void set_update_rule(const UpdateRule& rule) { update_rule_ = rule; }
@@ -68,7 +90,7 @@ class Param {
   ParamUnit& unit() const { return *unit_; }
   int64_t offset() const { return offset_; }  // first element in the unit's buffers
 
-  /// This param's elements of a flat buffer laid out like its unit's, as a view in its shape.
+  /// This param's elements of a flat buffer laid out like its unit's, as a view in its local shape.
   at::Tensor view_of(const at::Tensor& flat) const;
   // Only while the unit has them.
   at::Tensor weight() const;
@@ -79,8 +101,13 @@ class Param {
   UpdateRule update_rule_;
   ParamUnit* unit_;
   int64_t offset_;
+  std::vector<int64_t> local_shape_;
   int64_t numel_;
+  Box piece_;
 };
+
+/// `inner` of a tensor that holds `outer`, as a view.
+at::Tensor narrowed(at::Tensor tensor, const Box& outer, const Box& inner);
 
 /// Params that lie side by side in one unit as one: [sum of rows, dim] for matrices, [sum] for vectors, so
 /// that q, k and v (or gate and up) take one GEMM, forward and weight gradient.

@@ -14,8 +14,8 @@
 namespace weft {
 namespace {
 
-/// out[i - begin] = mean + std * normal(key, i) for i in [begin, end). One counter makes two normals: elements 2c
-/// and 2c + 1.
+/// out[i - begin] = mean + std * normal(key, i) for i in [begin, end). One counter makes two normals:
+/// elements 2c and 2c + 1.
 template <class T>
 void draw_normals(T* out, uint64_t key, const Init& init, int64_t begin, int64_t end) {
   at::parallel_for(begin / 2, (end + 1) / 2, 4096, [&](int64_t first, int64_t last) {
@@ -75,24 +75,33 @@ bool ParamUnit::trainable() const {
 
 void ParamUnit::set_master(const Param& param, const at::Tensor& values) {
   for_params_in(shard_.begin, shard_.end(), [&](const Param& other, int64_t begin, int64_t end) {
-    if (&other == &param && begin < end)
-      shard_.part_of(shard_.master, param, begin, end)
-          .copy_(values.reshape({param.numel()}).narrow(0, begin, end - begin));
+    if (&other != &param) return;
+    const Box whole{std::vector<int64_t>(param.shape().size(), 0), param.shape()};
+    for (const auto& [first, box] : param.boxes(begin, end))
+      shard_.part_of(shard_.master, param, first, first + box.numel())
+          .copy_(narrowed(values.reshape(param.shape()), whole, box).reshape({-1}));
   });
 }
 
 void ParamUnit::initialise(uint64_t seed) {
   for_params_in(shard_.begin, shard_.end(), [&](const Param& param, int64_t begin, int64_t end) {
     if (begin == end) return;
-    at::Tensor part = shard_.part_of(shard_.master, param, begin, end);
     const Init init = param.spec().init;
-    if (init.std == 0) {
-      part.fill_(init.mean);
-      return;
-    }
     const uint64_t key = XXH64(param.name().data(), param.name().size(), seed);
-    AT_DISPATCH_FLOATING_TYPES(dtypes_.params, "initialise",
-                               [&] { draw_normals(part.data_ptr<scalar_t>(), key, init, begin, end); });
+    for (const auto& [first, box] : param.boxes(begin, end)) {
+      at::Tensor part = shard_.part_of(shard_.master, param, first, first + box.numel());
+      if (init.std == 0) {
+        part.fill_(init.mean);
+        continue;
+      }
+      AT_DISPATCH_FLOATING_TYPES(dtypes_.params, "initialise", [&] {
+        scalar_t* out = part.data_ptr<scalar_t>();
+        for (const auto& [run_begin, run_end] : runs_of_box(param.shape(), box)) {
+          draw_normals(out, key, init, run_begin, run_end);
+          out += run_end - run_begin;
+        }
+      });
+    }
   });
 }
 

@@ -1,6 +1,6 @@
-// ParamUnit: the params of one block (embedding, decoder layer, head) in one flat padded buffer; params(), in
-// order and with their offsets, are its segment table. It is what data parallelism gathers and reduces, what
-// the optimizer steps and what a checkpoint writes.
+// ParamUnit: a rank's pieces of the params of one block (embedding, decoder layer, head) in one flat padded
+// buffer; params(), in order and with their offsets, are its segment table. It is what data parallelism
+// gathers and reduces, what the optimizer steps and what a checkpoint writes.
 //
 // A rank owns one contiguous shard of the unit, all of it unless ZeRO divides it: the optimizer updates the
 // shard's master weights from its gradients. The model computes with weights() and adds to grads(), whole
@@ -49,7 +49,8 @@ at::Tensor counted_zeros(MemoryKind kind, int64_t numel, at::ScalarType dtype, a
 
 class ParamUnit {
  public:
-  ParamUnit(std::string name, const Dtypes& dtypes) : name_(std::move(name)), dtypes_(dtypes) {}
+  ParamUnit(std::string name, const Dtypes& dtypes, const TensorPlace& place = {})
+      : name_(std::move(name)), dtypes_(dtypes), tensor_place_(place) {}
   ParamUnit(const ParamUnit&) = delete;
 
   /// Declares a param; it lies right behind the one declared before. The reference stays valid.
@@ -66,16 +67,17 @@ class ParamUnit {
   /// that stay; undefined where they come and go.
   void allocate(int64_t index, int64_t shards, at::Tensor weights, at::Tensor grads);
 
-  /// Fills the shard's master weights: element i of a param is f(seed, its name, i), drawn in fp64 and
+  /// Fills the shard's master weights: element i of a global param is f(seed, its name, i), drawn in fp64 and
   /// rounded, whatever the layout. weights() are not touched unless the master is a view of them.
   void initialise(uint64_t seed);
 
-  /// Fills what the shard has of one param from all of its values, in its order of elements. Shape and dtype
-  /// may be others.
+  /// Fills what the shard has of one param from the values of the global tensor, in its order of elements.
+  /// Shape and dtype may be others.
   void set_master(const Param& param, const at::Tensor& values);
 
   const std::string& name() const { return name_; }
   const Dtypes& dtypes() const { return dtypes_; }
+  const TensorPlace& tensor_place() const { return tensor_place_; }
   const std::vector<std::unique_ptr<Param>>& params() const { return params_; }  // in buffer order
   int64_t numel() const { return numel_; }                                       // without padding
   bool trainable() const;                                                        // any of it?
@@ -106,6 +108,7 @@ class ParamUnit {
 
   std::string name_;
   Dtypes dtypes_;
+  TensorPlace tensor_place_;
   std::vector<std::unique_ptr<Param>> params_;
   int64_t numel_ = 0;
   at::Tensor weights_, grads_;

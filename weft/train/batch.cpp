@@ -36,6 +36,21 @@ MicroBatch make_micro_batch(const SampleSource& source, int64_t first, int64_t c
   return batch;
 }
 
+/// The samples [begin, end) of each of this rank's micro-batches, of `count` that all ranks share. Every rank
+/// has as many of them; the last ones may be empty.
+std::vector<std::pair<int64_t, int64_t>> shares(int64_t count, const BatchOptions& options) {
+  const auto bound = [&](int64_t rank) { return count * rank / options.data_ranks; };
+  const int64_t begin = bound(options.data_rank), end = bound(options.data_rank + 1);
+  const auto divided_by = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t most = divided_by(divided_by(count, options.data_ranks), options.micro_batch);
+  std::vector<std::pair<int64_t, int64_t>> all;
+  for (int64_t i = 0; i < most; ++i) {
+    const int64_t from = std::min(begin + i * options.micro_batch, end);
+    all.emplace_back(from, std::min(from + options.micro_batch, end));
+  }
+  return all;
+}
+
 /// One token without a target.
 MicroBatch nothing_to_learn() { return micro_batch_of_rows(at::zeros({1, 1}, at::kLong)); }
 
@@ -44,17 +59,19 @@ MicroBatch nothing_to_learn() { return micro_batch_of_rows(at::zeros({1, 1}, at:
 std::vector<MicroBatch> make_micro_batches(const SampleSource& source, int64_t first, int64_t count,
                                            const BatchOptions& options) {
   const Span span(SpanLevel::phase, "read_batch", SpanKind::data);
-  const auto bound = [&](int64_t rank) { return count * rank / options.data_ranks; };
-  const int64_t begin = bound(options.data_rank), end = bound(options.data_rank + 1);
-  const auto divided_by = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const int64_t most = divided_by(divided_by(count, options.data_ranks), options.micro_batch);
   std::vector<MicroBatch> batches;
-  for (int64_t i = 0; i < most; ++i) {
-    const int64_t from = begin + i * options.micro_batch, n = std::min(options.micro_batch, end - from);
-    batches.push_back(n > 0 ? make_micro_batch(source, first + from, n, from * options.seq_len, options)
-                            : nothing_to_learn());
-  }
+  for (const auto& [begin, end] : shares(count, options))
+    batches.push_back(
+        begin < end ? make_micro_batch(source, first + begin, end - begin, begin * options.seq_len, options)
+                    : nothing_to_learn());
   return batches;
+}
+
+std::vector<int64_t> micro_batch_tokens(int64_t count, const BatchOptions& options) {
+  std::vector<int64_t> tokens;
+  for (const auto& [begin, end] : shares(count, options))
+    tokens.push_back(begin < end ? (end - begin) * options.seq_len : 1);
+  return tokens;
 }
 
 int64_t count_targets(const std::vector<MicroBatch>& batches) {

@@ -25,6 +25,9 @@ struct BatchOptions {
 std::vector<MicroBatch> make_micro_batches(const SampleSource& source, int64_t first, int64_t count,
                                            const BatchOptions& options);
 
+/// How many tokens each of them has.
+std::vector<int64_t> micro_batch_tokens(int64_t count, const BatchOptions& options);
+
 /// Labels that are not ignored.
 int64_t count_targets(const std::vector<MicroBatch>& batches);
 

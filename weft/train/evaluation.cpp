@@ -19,12 +19,12 @@ std::string to_string(const Evaluation& evaluation) {
 }
 
 Evaluator::Evaluator(const Config& config, std::vector<ValidationSource> sources, const BatchOptions& options,
-                     Group& data_group)
+                     MeshGroups& groups)
     : sources_(std::move(sources)),
       options_(options),
       eval_sequences_(config.train.eval_sequences),
       loss_chunk_(config.memory.loss_chunk),
-      data_group_(data_group) {}
+      groups_(groups) {}
 
 int64_t Evaluator::available() const {
   int64_t sum = 0;
@@ -42,13 +42,13 @@ Evaluator::Sum Evaluator::loss(const SampleSource& source, Decoder& decoder) con
   double loss = 0, targets = 0;
   for (int64_t done = 0; done < count; done += at_once) {
     std::vector<MicroBatch> batches;
-    together(data_group_,
+    together(groups_.all(),
              [&] { batches = make_micro_batches(source, done, std::min(at_once, count - done), options_); });
     for (const MicroBatch& batch : batches) loss += decoder.loss(batch, 1.0, loss_chunk_);
     targets += double(count_targets(batches));
   }
   if (dropped("validation loss over data ranks")) return {loss, targets};
-  const std::vector<double> sums = all_reduce(data_group_, {loss, targets});
+  const std::vector<double> sums = all_reduce(groups_.get(kDataAxes), {loss, targets});
   return {sums[0], sums[1]};
 }
 

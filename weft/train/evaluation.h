@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/base/config.h"
+#include "weft/comm/mesh_groups.h"
 #include "weft/data/sampler.h"
 #include "weft/nn/decoder.h"
 #include "weft/optim/weight_average.h"
@@ -27,10 +28,10 @@ std::string to_string(const Evaluation& evaluation);
 
 class Evaluator {
  public:
-  /// Of each source the first train.eval_sequences sequences count (0: all). The ranks of `data_group` share
+  /// Of each source the first train.eval_sequences sequences count (0: all). The data ranks of `groups` share
   /// them, as `options` says.
   Evaluator(const Config& config, std::vector<ValidationSource> sources, const BatchOptions& options,
-            Group& data_group);
+            MeshGroups& groups);
 
   bool has_data() const { return !sources_.empty(); }
   int64_t available() const;  // sequences of all sources, evaluated or not
@@ -54,7 +55,7 @@ class Evaluator {
   std::vector<ValidationSource> sources_;
   BatchOptions options_;
   int64_t eval_sequences_, loss_chunk_;
-  Group& data_group_;
+  MeshGroups& groups_;
 };
 
 }  // namespace weft

@@ -55,7 +55,7 @@ double model_flops_per_token(const Decoder& decoder, int64_t seq_len) {
     for (const auto& param : units[unit]->params()) {
       if (decoder.is_table(*param)) continue;
       const bool passes_gradient = unit >= first || unit == 0;  // a tied embedding is the head
-      flops += 2.0 * double(param->numel()) * (1 + int(passes_gradient) + int(param->trainable()));
+      flops += 2.0 * double(param->global_numel()) * (1 + int(passes_gradient) + int(param->trainable()));
     }
   }
   for (int64_t layer = 0; layer < model.n_layers; ++layer) {

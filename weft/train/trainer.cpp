@@ -21,6 +21,7 @@
 #include "weft/ops/cross_entropy.h"
 #include "weft/optim/schedule.h"
 #include "weft/optim/update_rule.h"
+#include "weft/parallel/partial_gradients.h"
 #include "weft/report/loss_plot.h"
 #include "weft/report/profile.h"
 #include "weft/report/report.h"
@@ -48,7 +49,7 @@ void settle_vocabulary(Config* config, const Tokenizer* tokenizer) {
 // ", 1.2k of them trainable", if some are frozen.
 std::string trainable_part(const Decoder& decoder) {
   int64_t trainable = 0;
-  for (const Param* param : decoder.params()) trainable += param->trainable() ? param->numel() : 0;
+  for (const Param* param : decoder.params()) trainable += param->trainable() ? param->global_numel() : 0;
   if (trainable == decoder.numel()) return {};
   return fmt::format(", {} of them trainable", short_count(double(trainable)));
 }
@@ -80,7 +81,7 @@ Trainer::Trainer(Config config, Env& env, MeshGroups& groups)
           "cannot be told apart");
   }
 
-  evaluator_ = std::make_unique<Evaluator>(config_, std::move(valid_data), batch_options_, data_group);
+  evaluator_ = std::make_unique<Evaluator>(config_, std::move(valid_data), batch_options_, groups_);
   decoder_ =
       std::make_unique<Decoder>(config_.model, dtypes_of(config_.precision), config_.parallel, groups_);
   set_update_rules(config_.optim, decoder_->params());
@@ -149,6 +150,7 @@ std::vector<StateTensor> Trainer::state_tensors(bool to_save) const {
     const auto [first, last] =
         to_save ? decoder_->data_parallel().saved_range(*unit) : std::pair(shard.begin, shard.end());
     unit->for_params_in(first, last, [&](const Param& param, int64_t begin, int64_t end) {
+      if (to_save && !param.is_first_copy()) return;
       const auto enter = [&](const char* kind, const at::Tensor& flat) {
         tensors.push_back({kind, &param, begin, shard.part_of(flat, param, begin, end)});
       };
@@ -252,7 +254,7 @@ Trainer::StepResult Trainer::train_step() {
   result.sequences = global_batch_at(config_.train, samples_);
   Group& data_group = groups_.get(kDataAxes);
   std::vector<MicroBatch> batches;
-  together(data_group,
+  together(groups_.all(),
            [&] { batches = make_micro_batches(*train_data_, samples_, result.sequences, batch_options_); });
   const auto sum = [&](double value, const char* name) {
     return dropped(name) ? value : all_reduce(data_group, {value}).front();
@@ -272,6 +274,7 @@ Trainer::StepResult Trainer::train_step() {
         decoder_->forward_backward(batch, 1.0 / double(result.targets), loss, uint64_t(config_.train.seed),
                                    step_ + 1, &batch == &batches.back());
   data_parallel.finish_reductions();
+  sum_partial_gradients(decoder_->units(), groups_);
   result.loss = sum(result.loss, "loss over data ranks");
   result.grad_norm = std::sqrt(data_parallel.sum_over_shards(gradient_square_sum(decoder_->units())));
   result.problem = guard_.check(result.loss, result.grad_norm);

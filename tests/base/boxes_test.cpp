@@ -1,4 +1,4 @@
-#include "weft/checkpoint/boxes.h"
+#include "weft/base/boxes.h"
 
 #include <functional>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "weft/checkpoint/boxes.h"
+#include "weft/base/boxes.h"
 
 #include <algorithm>
 #include <functional>
@@ -45,6 +45,35 @@ std::vector<Box> boxes_of_range(const std::vector<int64_t>& shape, int64_t begin
     boxes.push_back(std::move(box));
   }
   return boxes;
+}
+
+std::vector<std::pair<int64_t, int64_t>> runs_of_box(const std::vector<int64_t>& shape, const Box& box) {
+  std::vector<std::pair<int64_t, int64_t>> runs;
+  if (box.numel() == 0) return runs;
+  // Dims that the box holds whole, and the innermost of the others, make one run; those outside of them
+  // count through their indices.
+  size_t outer = shape.size();
+  int64_t run = 1;
+  for (bool whole = true; whole && outer > 0;) {
+    --outer;
+    run *= box.end[outer] - box.begin[outer];
+    whole = box.end[outer] - box.begin[outer] == shape[outer];
+  }
+  std::vector<int64_t> index = box.begin;
+  while (true) {
+    int64_t begin = 0;
+    for (size_t dim = 0; dim < shape.size(); ++dim) begin = begin * shape[dim] + index[dim];
+    if (!runs.empty() && runs.back().second == begin)
+      runs.back().second += run;
+    else
+      runs.emplace_back(begin, begin + run);
+    size_t dim = outer;
+    while (dim > 0 && ++index[dim - 1] == box.end[dim - 1]) {
+      index[dim - 1] = box.begin[dim - 1];
+      --dim;
+    }
+    if (dim == 0) return runs;
+  }
 }
 
 std::optional<Box> intersection(const Box& a, const Box& b) {
