@@ -22,6 +22,8 @@ struct GenerateOptions {
   double top_p = 1.0;
   uint64_t seed = 0;
   int64_t threads = 0;
+  ParallelConfig parallel;  // how ranks divide the model
+  CommConfig comm;
 };
 
 struct ExportOptions {
@@ -38,6 +40,8 @@ struct LogitsOptions {
   bool grad = false;
   std::string dtype = "fp32";  // fp32 | fp64
   int64_t threads = 0;
+  ParallelConfig parallel;  // how ranks divide the model
+  CommConfig comm;
 };
 
 struct ParityOptions {

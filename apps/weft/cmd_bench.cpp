@@ -17,16 +17,6 @@ namespace {
 const std::vector<std::string> kOperations = {"all_reduce", "all_gather", "reduce_scatter",
                                               "all_to_all", "broadcast",  "send_recv"};
 
-int bench_on(int64_t ranks, const BenchCommOptions& options, const std::string& log_dir) {
-  std::vector<std::string> arguments = {"bench",       "comm",
-                                        "--min-bytes", std::to_string(options.min_bytes),
-                                        "--max-bytes", std::to_string(options.max_bytes),
-                                        "--factor",    std::to_string(options.factor)};
-  for (const std::string& operation : options.operations)
-    arguments.insert(arguments.end(), {"--operation", operation});
-  return run_job(ranks, arguments, log_dir);
-}
-
 }  // namespace
 
 void add_bench_command(CLI::App& app, int* status) {
@@ -60,7 +50,7 @@ void add_bench_command(CLI::App& app, int* status) {
       "  mpirun -np 8 weft bench comm --operation all_reduce --max-bytes 1073741824");
   command->callback([=] {
     if (rank_option->count() > 0) begin_own_job();
-    *status = *ranks > 1 ? bench_on(*ranks, *options, *log_dir)
+    *status = *ranks > 1 ? run_on_ranks(*ranks, *log_dir)
                          : libweft_function<decltype(weft_bench_comm)>("weft_bench_comm")(*options);
   });
 }

@@ -34,8 +34,15 @@ void add_generate_command(CLI::App& app, int* status) {
   command->footer(
       "Examples:\n"
       "  weft generate runs/demo --prompt \"My fellow citizens\" --temperature 0.8\n"
-      "  weft generate SmolLM2-135M --prompt \"The moon\" --temperature 0 --max-tokens 50");
-  command->callback([=] { *status = libweft_function<decltype(weft_generate)>("weft_generate")(*options); });
+      "  weft generate SmolLM2-135M --prompt \"The moon\" --temperature 0 --max-tokens 50\n"
+      "  weft generate runs/demo --prompt \"We\" --ranks 2 --set parallel.zero=3");
+  const auto job = add_job_options(*command);
+  command->callback([=] {
+    *status = run(*job, [&](const Config& config) {
+      options->parallel = config.parallel, options->comm = config.comm;
+      return libweft_function<decltype(weft_generate)>("weft_generate")(*options);
+    });
+  });
 }
 
 }  // namespace weft

@@ -23,9 +23,17 @@ void add_logits_command(CLI::App& app, int* status) {
       ->check(CLI::Range(int64_t{0}, int64_t{4096}).description(""));
   command->footer(
       "The loss is the mean cross-entropy of each next token of input_ids.\n"
-      "Example:\n"
-      "  weft logits SmolLM2-135M --input ids.safetensors --output out.safetensors --grad --dtype fp64");
-  command->callback([=] { *status = libweft_function<decltype(weft_logits)>("weft_logits")(*options); });
+      "Examples:\n"
+      "  weft logits SmolLM2-135M --input ids.safetensors --output out.safetensors --grad --dtype fp64\n"
+      "  weft logits SmolLM2-135M --input ids.safetensors --output out.safetensors --ranks 3 --set "
+      "parallel.tp=3");
+  const auto job = add_job_options(*command);
+  command->callback([=] {
+    *status = run(*job, [&](const Config& config) {
+      options->parallel = config.parallel, options->comm = config.comm;
+      return libweft_function<decltype(weft_logits)>("weft_logits")(*options);
+    });
+  });
 }
 
 }  // namespace weft

@@ -29,7 +29,7 @@ void make_output(const ParityOptions& options) {
 }
 
 /// Starts as many ranks as the largest row needs.
-int run_on_ranks(const ParityOptions& options) {
+int run_on_all_ranks(const ParityOptions& options) {
   const std::vector<ParityRow> rows = all_rows(read_parity_table(options.table));
   std::vector<std::string> arguments = {"parity", options.table, "--output", options.output};
   if (options.full) arguments.push_back("--full");
@@ -65,7 +65,7 @@ void add_parity_command(CLI::App& app, int* status) {
     const bool is_rank = place.launcher == Launcher::mpi || place.size > 1;
     if (!is_rank) make_output(*options);
     *status = is_rank || options->fresh > 0 ? libweft_function<decltype(weft_parity)>("weft_parity")(*options)
-                                            : run_on_ranks(*options);
+                                            : run_on_all_ranks(*options);
   });
 }
 

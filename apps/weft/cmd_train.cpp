@@ -14,14 +14,11 @@ namespace weft {
 namespace {
 
 /// Starts ranks that train, having made sure of what would fail on each of them.
-int train_on(int64_t ranks, const Config& config, const std::string& path,
-             const std::vector<std::string>& overrides) {
+int train_on(int64_t ranks, const Config& config) {
   const Mesh mesh(config.parallel, ranks);
   const std::string& run_dir = config.log.run_dir;
   if (run_is_locked(run_dir)) fail_because_locked(run_dir);
-  std::vector<std::string> arguments = {"train", path};
-  for (const std::string& override : overrides) arguments.insert(arguments.end(), {"--set", override});
-  return run_job(ranks, arguments, run_dir + "/logs");
+  return run_on_ranks(ranks, run_dir + "/logs");
 }
 
 }  // namespace
@@ -59,8 +56,8 @@ void add_train_command(CLI::App& app, int* status) {
     const bool is_first_rank = *ranks == 1 && find_place().rank == 0;  // one says it for all
     const Config config = load_resolved_config(*path, *overrides, /*warns=*/is_first_rank);
     check_for_training(config);
-    *status = *ranks > 1 ? train_on(*ranks, config, *path, *overrides)
-                         : libweft_function<decltype(weft_train)>("weft_train")(config);
+    *status =
+        *ranks > 1 ? train_on(*ranks, config) : libweft_function<decltype(weft_train)>("weft_train")(config);
   });
 }
 

@@ -3,6 +3,8 @@
 // for what the user can mend.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,20 @@ void add_set_option(CLI::App& command, std::vector<std::string>* overrides);
 
 /// Adds `--ranks N`.
 CLI::Option* add_ranks_option(CLI::App& command, int64_t* ranks, const std::string& help);
+
+/// Runs the command of this process, but for its --ranks, as so many ranks; see run_job in comm/supervisor.h.
+int run_on_ranks(int64_t ranks, const std::string& log_dir);
+
+/// How a command divides a model: `--ranks N` and `--set` of [parallel] and [comm].
+struct Job {
+  int64_t ranks = 1;
+  std::vector<std::string> overrides;
+};
+std::shared_ptr<Job> add_job_options(CLI::App& command);
+
+/// Starts the ranks, or, where there is only one or this is one of them, calls `command` with a config in which
+/// [parallel] and [comm] count.
+int run(const Job& job, const std::function<int(const Config&)>& command);
 
 /// The config as a run would use it: read, checked, the shape taken from model.from_hf, derived values filled
 /// in. `warns`: prints the warnings.

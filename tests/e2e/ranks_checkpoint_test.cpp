@@ -16,10 +16,11 @@ using testing::HasSubstr;
 
 class RanksCheckpoint : public Train {
  protected:
-  std::string train_on(int ranks, const std::string& run, const std::string& zero) {
+  std::string train_on(int ranks, const std::string& run, const std::string& zero, int tp = 1) {
     std::vector<std::string> arguments =
         train(small_config(), run,
-              {"parallel.zero=" + zero, "precision.compute=fp64", "train.steps=6", "train.threads=1",
+              {"model.n_heads=4", "model.n_kv_heads=2", fmt::format("parallel.tp={}", tp),
+               "parallel.zero=" + zero, "precision.compute=fp64", "train.steps=6", "train.threads=1",
                "checkpoint.save_every=2", "checkpoint.keep_last=0", "optim.ema_decay=0.9"});
     if (ranks > 1) arguments.insert(arguments.end(), {"--ranks", std::to_string(ranks)});
     const auto result = run_weft(arguments, dir / "log");
@@ -59,6 +60,19 @@ TEST_F(RanksCheckpoint, AnyLayoutGoesOnFromAnyOther) {
     const std::string run = fmt::format("on-{}-{}", ranks, zero);
     go_back("three", run, 2);
     EXPECT_THAT(train_on(ranks, run, zero), HasSubstr("resuming after step 2"));
+    expect_same_curve(run);
+  }
+}
+
+TEST_F(RanksCheckpoint, AnyTensorParallelismGoesOnFromAnyOther) {
+  train_on(1, "whole", "0");
+  train_on(4, "four", "1", /*tp=*/4);  // each KV head on two ranks, and a vocabulary of 31
+  for (const auto& [ranks, zero, tp] :
+       {std::tuple(1, "0", 1), {2, "0", 2}, {4, "3", 2}, {4, "0", 4}, {3, "2", 1}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, zero {}, tp {}", ranks, zero, tp));
+    const std::string run = fmt::format("on-{}-{}-{}", ranks, zero, tp);
+    go_back("four", run, 2);
+    EXPECT_THAT(train_on(ranks, run, zero, tp), HasSubstr("resuming after step 2"));
     expect_same_curve(run);
   }
 }

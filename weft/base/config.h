@@ -197,7 +197,7 @@ struct Config {
   LogConfig log;
 };
 
-/// Reads `path` (TOML) and the overrides ("model.dim=512", later ones win), checks everything and
+/// Reads `path` (TOML; "": no file) and the overrides ("model.dim=512", later ones win), checks everything and
 /// throws one Error that lists every problem with file:line, key, value, what is allowed and the
 /// nearest key. Warnings (settings without effect, …) are appended to `warnings`.
 /// Derived defaults (head_dim, ffn_dim, …) are NOT yet filled in: see resolve().

@@ -278,10 +278,10 @@ void check_tensor_parallel(const ModelConfig& model, int64_t tp) {
   for (int64_t size = 1; size <= model.n_heads; ++size)
     if (divides_among(model, size)) fitting.push_back(size);
   fail(
-      "parallel.tp = {} does not divide the model: n_heads = {}, n_kv_heads = {} (which it may also be a "
-      "multiple "
-      "of) and ffn_dim = {} must be split evenly: {} would work",
-      tp, model.n_heads, model.n_kv_heads, model.ffn_dim, fmt::join(fitting, ", "));
+      "parallel.tp = {} does not divide the model: it must divide n_heads = {} and ffn_dim = {}, and divide, "
+      "or "
+      "be a multiple of, n_kv_heads = {}: {} would work",
+      tp, model.n_heads, model.ffn_dim, model.n_kv_heads, fmt::join(fitting, ", "));
 }
 
 std::vector<std::string> shape_problems(const ModelConfig& model) {

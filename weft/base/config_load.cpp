@@ -336,7 +336,7 @@ Config Loader::finish(std::vector<std::string>* warnings) {
 Config load_config(const std::string& path, const std::vector<std::string>& overrides,
                    std::vector<std::string>* warnings, Env& env) {
   Loader loader;
-  loader.read_file(env, path);
+  if (!path.empty()) loader.read_file(env, path);
   for (const auto& text : overrides) loader.override_with(text);
   return loader.finish(warnings);
 }

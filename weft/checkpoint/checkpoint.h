@@ -61,7 +61,8 @@ std::optional<Checkpoint> find_checkpoint(Env& env, const std::string& root,
 /// shape or dtype than the model's.
 void load_checkpoint(Env& env, const Checkpoint& checkpoint, const std::vector<StateTensor>& into);
 
-/// The params' weights alone, whole, for generation; or with kAverage their average.
+/// The params' weights alone, this rank's shards of the masters, for generation; or with kAverage their
+/// average.
 void load_weights(Env& env, const Checkpoint& checkpoint, const std::vector<Param*>& params,
                   const char* kind = kWeight);
 

@@ -13,6 +13,7 @@
 #include "weft/base/safetensors.h"
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/checkpoint/tensor_io.h"
+#include "weft/param/param_unit.h"
 
 namespace weft {
 namespace {
@@ -141,7 +142,14 @@ void load_checkpoint(Env& env, const Checkpoint& checkpoint, const std::vector<S
 void load_weights(Env& env, const Checkpoint& checkpoint, const std::vector<Param*>& params,
                   const char* kind) {
   std::vector<StateTensor> into;
-  for (const Param* param : params) into.push_back({kind, param, 0, param->weight().view({-1})});
+  for (const Param* param : params) {
+    const Shard& shard = param->unit().shard();
+    param->unit().for_params_in(
+        shard.begin, shard.end(), [&](const Param& other, int64_t begin, int64_t end) {
+          if (&other == param)
+            into.push_back({kind, param, begin, shard.part_of(shard.master, *param, begin, end)});
+        });
+  }
   load_checkpoint(env, checkpoint, into);
 }
 

@@ -17,19 +17,24 @@ namespace {
 int generate(const GenerateOptions& options) {
   set_up_process(options.threads);
   Env& env = Env::system();
-  LoadedModel model = load_model(env, options.model, options.ema ? kAverage : kWeight);
+  World& world = World::join(options.comm, "");
+  MeshGroups groups(Mesh(options.parallel, world.size()), world);
+  const LoadedModel model =
+      load_model(env, options.model, options.ema ? kAverage : kWeight, options.parallel, groups);
   const std::string path = options.tokenizer.empty() ? model.tokenizer_path : options.tokenizer;
   if (path.empty()) fail("{} has no tokenizer.json: name one with --tokenizer", options.model);
   const Tokenizer tokenizer = Tokenizer::load(path, env);
   const std::vector<int64_t> tokens = prompt_tokens(tokenizer, options.prompt, model.opens_documents);
   const SamplingOptions sampling{options.temperature, options.top_k, options.top_p, options.seed};
-  fmt::print("{}", options.prompt);
-  generate_text(*model.decoder, tokenizer, tokens, options.max_tokens, sampling,
-                [](const std::string& piece) {
-                  fmt::print("{}", piece);
-                  std::fflush(stdout);
-                });
-  fmt::print("\n");
+  const auto print = [&](const std::string& piece) {
+    if (world.rank() > 0) return;
+    fmt::print("{}", piece);
+    std::fflush(stdout);
+  };
+  print(options.prompt);
+  generate_text(*model.decoder, tokenizer, tokens, options.max_tokens, sampling, print);
+  print("\n");
+  world.leave();
   return 0;
 }
 

@@ -19,10 +19,15 @@ struct LoadedModel {
 };
 
 /// `path` is a run directory, a checkpoint in one, or a HuggingFace folder; Error says what was looked for if
-/// none. `kind` is kWeight or kAverage, which only some runs have: Error if this has none.
-LoadedModel load_model(Env& env, const std::string& path, const char* kind = kWeight);
+/// none. `kind` is kWeight or kAverage, which only some runs have: Error if this has none. The ranks of
+/// `groups` divide it as `parallel` says.
+LoadedModel load_model(Env& env, const std::string& path, const char* kind = kWeight,
+                       const ParallelConfig& parallel = ParallelConfig(),
+                       MeshGroups& groups = MeshGroups::alone());
 
 /// A HuggingFace folder alone.
-std::unique_ptr<Decoder> load_hf_model(Env& env, const std::string& dir, at::ScalarType dtype);
+std::unique_ptr<Decoder> load_hf_model(Env& env, const std::string& dir, at::ScalarType dtype,
+                                       const ParallelConfig& parallel = ParallelConfig(),
+                                       MeshGroups& groups = MeshGroups::alone());
 
 }  // namespace weft

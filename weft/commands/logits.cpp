@@ -9,6 +9,7 @@
 #include "weft/commands/command.h"
 #include "weft/commands/load_model.h"
 #include "weft/entry.h"
+#include "weft/parallel/partial_gradients.h"
 #include "weft/train/process.h"
 
 namespace weft {
@@ -28,10 +29,28 @@ at::Tensor read_input_ids(Env& env, const std::string& path, int64_t vocab) {
   return ids;
 }
 
+/// The gradient of all of a param, of which tp ranks have pieces.
+at::Tensor whole_grad(const Param& param, MeshGroups& groups) {
+  const at::Tensor own = param.grad().view({-1});
+  const at::Tensor all = at::zeros(param.shape(), own.options());
+  const Box whole{std::vector<int64_t>(param.shape().size(), 0), param.shape()};
+  if (param.is_first_copy())
+    for (const auto& [first, box] : param.boxes(0, param.numel()))
+      narrowed(all, whole, box).copy_(own.narrow(0, first, box.numel()).view(box.shape()));
+  groups.get({Axis::tp}).all_reduce(all).wait();
+  return all;
+}
+
 int write_logits(const LogitsOptions& options) {
   set_up_process(options.threads);
   Env& env = Env::system();
-  const auto decoder = load_hf_model(env, options.hf_dir, options.dtype == "fp64" ? at::kDouble : at::kFloat);
+  World& world = World::join(options.comm, "");
+  MeshGroups groups(Mesh(options.parallel, world.size()), world);
+  if (groups.mesh().size(kDataAxes) > 1)
+    fail("{} data-parallel ranks would all compute the same: set parallel.tp to the number of ranks",
+         groups.mesh().size(kDataAxes));
+  const auto decoder = load_hf_model(env, options.hf_dir, options.dtype == "fp64" ? at::kDouble : at::kFloat,
+                                     options.parallel, groups);
   const at::Tensor ids = read_input_ids(env, options.input, decoder->model().vocab_size);
   const MicroBatch batch = micro_batch_of_rows(ids);
   const int64_t targets = ids.size(0) * (ids.size(1) - 1);
@@ -43,11 +62,16 @@ int write_logits(const LogitsOptions& options) {
                                    : decoder->loss(batch, normaliser, 0);
   results.emplace_back("loss", at::full({1}, loss, results[0].second.options()));
   if (options.grad) {
+    decoder->data_parallel().finish_reductions();
+    sum_partial_gradients(decoder->units(), groups);
     const HfNames names(read_hf_model(env, options.hf_dir));
-    for (auto& [name, grad] : hf_tensors(names, decoder->params(), [](const Param& p) { return p.grad(); }))
+    for (auto& [name, grad] :
+         hf_tensors(names, decoder->params(), [&](const Param& p) { return whole_grad(p, groups); }))
       results.emplace_back("grad." + name, grad);
   }
 
+  world.leave();
+  if (world.rank() > 0) return 0;
   std::vector<TensorToWrite> tensors;
   for (auto& [name, tensor] : results) tensors.push_back(tensor_to_write(name, tensor));
   write_atomically(env, options.output,
