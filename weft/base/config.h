@@ -160,6 +160,7 @@ struct PrecisionConfig {
 
 /// [memory]
 struct MemoryConfig {
+  std::string recompute = "none";  // none | block: a layer's activations are computed again for its backward
   int64_t loss_chunk = 0;  // tokens whose logits exist at once; 0: chosen so that logits take about 16 MB
 };
 

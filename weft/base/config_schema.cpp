@@ -297,6 +297,9 @@ std::vector<Key> other_keys() {
       {KEY(precision, reduce), one_of({"", "fp32", "fp64"}), "",
        "Number format in which gradients are sent and summed over ranks. \"\": gradients."},
 
+      {KEY(memory, recompute), one_of({"none", "block"}), "",
+       "Keep only the input of each layer, and run it again before its backward: a third more computing, for the "
+       "memory of one layer's activations instead of all."},
       {KEY(memory, loss_chunk), between(0, 1 << 30), "tokens",
        "Tokens whose logits exist at once. 0: as many as give about 16 MB of logits."},
 

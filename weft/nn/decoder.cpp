@@ -164,15 +164,19 @@ double Decoder::forward_backward(const MicroBatch& unpadded, double normaliser, 
     return embed(pass);
   }();
   at::Tensor x = embedded;
-  std::vector<at::Tensor> inputs, outputs;  // of the layers that backward passes through
+  // Of the layers that backward passes through. An undefined output is computed again.
+  std::vector<at::Tensor> inputs, outputs;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     const size_t block = layer + 1;
     const Gathered gathered(*data_parallel_, units_of(block), units_of(block + 1));
     const bool passes = block >= first;
-    const at::AutoGradMode records(passes);
+    const at::AutoGradMode records(passes && !recompute_);
     if (passes) inputs.push_back(x = leaf(x));
     x = layers_[layer]->forward(x, pass);
-    if (passes) outputs.push_back(x);
+    if (!passes) continue;
+    // What as_tensor() gave lies in a buffer that may hold another unit's weights by the time of backward.
+    const bool keeps = !recompute_ && (units_[block]->weights_stay() || !units_[block]->used_as_tensor());
+    outputs.push_back(keeps ? x : at::Tensor());
   }
 
   const auto backward_block = [](const char* name, int64_t index, const at::Tensor& output,
@@ -200,6 +204,7 @@ double Decoder::forward_backward(const MicroBatch& unpadded, double normaliser, 
     ParamUnit& unit = *units_[block];
     const Gathered gathered(*data_parallel_, {&unit}, units_above(block));
     data_parallel_->begin_gradients(unit);
+    if (!outputs.back().defined()) outputs.back() = layers_[block - 1]->forward(inputs.back(), pass);
     backward_block("layer", int64_t(block) - 1, outputs.back(), grad);
     grad = inputs.back().grad();
     outputs.pop_back();  // frees the block's graph

@@ -31,6 +31,9 @@ class Decoder {
 
   DataParallel& data_parallel() { return *data_parallel_; }
 
+  /// From now on a layer's activations are not kept, but computed again before its backward.
+  void recompute_blocks() { recompute_ = true; }
+
   const ModelConfig& model() const { return model_; }
   const std::vector<std::unique_ptr<ParamUnit>>& units() const { return units_; }  // embedding, layers, head
   std::vector<Param*> params() const;                                              // of all units, in order
@@ -84,6 +87,7 @@ class Decoder {
   ModelConfig model_;
   at::ScalarType dtype_;  // of activations
   TensorParallel tp_;
+  bool recompute_ = false;
   std::vector<std::unique_ptr<ParamUnit>> units_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;

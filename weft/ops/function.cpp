@@ -9,6 +9,7 @@
 
 #include "weft/base/error.h"
 #include "weft/comm/group.h"
+#include "weft/param/param_unit.h"
 
 namespace weft {
 namespace {
@@ -120,6 +121,9 @@ void backward(const at::Tensor& output, const at::Tensor& grad) {
   torch::autograd::backward({output}, {grad});
 }
 
-at::Tensor as_tensor(Param& param) { return apply(std::make_shared<ParamTensor>(param), {})[0]; }
+at::Tensor as_tensor(Param& param) {
+  param.unit().note_as_tensor();
+  return apply(std::make_shared<ParamTensor>(param), {})[0];
+}
 
 }  // namespace weft

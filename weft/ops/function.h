@@ -63,8 +63,8 @@ double bytes_of(at::TensorList tensors);
 /// the params.
 void backward(const at::Tensor& output, const at::Tensor& grad);
 
-/// A param as an ordinary autograd tensor, for layers written from ATen ops: its gradient lands where the
-/// others' do.
+/// A param, or this rank's piece of it, as an ordinary autograd tensor, for layers written from ATen ops: its
+/// gradient lands where the others' do. Where weights come and go (zero 3) its block is recomputed.
 at::Tensor as_tensor(Param& param);
 
 }  // namespace weft

@@ -18,11 +18,12 @@ SentBytes tensor_parallel_bytes(const Config& config, const Mesh& mesh, int64_t 
   const auto size = [](at::ScalarType type) { return int64_t(at::elementSize(type)); };
   const int64_t element = size(dtypes.compute), layers = model.n_layers;
   const std::string tp = to_string(Axes{Axis::tp});
+  const int64_t forwards = config.memory.recompute == "block" ? 2 : 1;
   int64_t reduced = 0, scattered = 0, gathered = 0;
   for (const int64_t unpadded : tokens) {
     // The embedding leaves once, and so does the head's gradient; its input enters once, and the embedding's
     // gradient.
-    const int64_t sums = 4 * layers + 2, gathers = 6 * layers + 2;
+    const int64_t sums = (2 * forwards + 2) * layers + 2, gathers = (2 * forwards + 4) * layers + 2;
     int64_t t = unpadded;
     if (config.parallel.sequence_parallel) {
       t = (t + n - 1) / n * n;
@@ -34,7 +35,7 @@ SentBytes tensor_parallel_bytes(const Config& config, const Mesh& mesh, int64_t 
     gathered +=
         2 * t * (n - 1) * element;     // each token's log-sum-exp and target's logit, of the ranks' parts
     if (model.qk_norm == "all_heads")  // means of q and k: one in forward, again and one more in backward
-      reduced += layers * 6 * all_reduce_bytes(t, element, index, n);
+      reduced += layers * (2 * forwards + 4) * all_reduce_bytes(t, element, index, n);
   }
   for (int64_t count = 2; count <= n; ++count) {
     int64_t partial = 0;

@@ -59,6 +59,7 @@ void ParamUnit::allocate() {
 
 void ParamUnit::allocate(int64_t index, int64_t shards, at::Tensor weights, at::Tensor grads) {
   weights_ = std::move(weights), grads_ = std::move(grads);
+  weights_stay_ = weights_.defined();
   shard_.numel = padded_numel(shards) / shards;
   shard_.begin = index * shard_.numel;
   const auto part_of = [&](const at::Tensor& whole, at::ScalarType dtype, MemoryKind kind) {

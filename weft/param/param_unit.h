@@ -91,6 +91,13 @@ class ParamUnit {
   at::Tensor& grads() { return grads_; }
   const at::Tensor& weights() const { return weights_; }
 
+  /// Do weights() stay between passes, or come and go?
+  bool weights_stay() const { return weights_stay_; }
+
+  /// An ordinary autograd tensor of one of its params is in some graph: it reads weights() in backward.
+  void note_as_tensor() { used_as_tensor_ = true; }
+  bool used_as_tensor() const { return used_as_tensor_; }
+
   /// Calls visit(param, begin, end) for each param: its elements [begin, end), perhaps none, lie in elements
   /// [first, last) of the buffers.
   template <class Visit>
@@ -111,6 +118,7 @@ class ParamUnit {
   TensorPlace tensor_place_;
   std::vector<std::unique_ptr<Param>> params_;
   int64_t numel_ = 0;
+  bool weights_stay_ = false, used_as_tensor_ = false;
   at::Tensor weights_, grads_;
   Shard shard_;
 };

@@ -84,6 +84,7 @@ Trainer::Trainer(Config config, Env& env, MeshGroups& groups)
   evaluator_ = std::make_unique<Evaluator>(config_, std::move(valid_data), batch_options_, groups_);
   decoder_ =
       std::make_unique<Decoder>(config_.model, dtypes_of(config_.precision), config_.parallel, groups_);
+  if (config_.memory.recompute == "block") decoder_->recompute_blocks();
   set_update_rules(config_.optim, decoder_->params());
   optimizer_ = std::make_unique<AdamW>(config_.optim, decoder_->units());
   if (config_.optim.ema_decay > 0)
