@@ -165,6 +165,34 @@ TEST_F(Ranks, AKilledSupervisorEndsTheJob) {
   expect_nothing_left("run");
 }
 
+// As systemd and batch systems do: every process of the job gets the signal at once. A rank that is busy for
+// longer than the second that mpirun would give it still saves.
+TEST_F(Ranks, ASignalToAllProcessesSaves) {
+  Process process(train_on(2, "run", {"checkpoint.save_every=0"}), dir / "log", marked());
+  wait_for_steps(process, "run", 3);
+  const pid_t slow = process_of_rank(1);
+  for (const auto& [pid, text] : processes()) kill(pid, SIGTERM);
+  kill(slow, SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  kill(slow, SIGCONT);
+  EXPECT_EQ(process.wait(), 0) << process.output();
+  EXPECT_THAT(process.output(), HasSubstr("the same command continues"));
+  expect_nothing_left("run");
+}
+
+TEST_F(Ranks, ThatDoNotStartEndByTheFirstCtrlC) {
+  // A mpirun that starts nothing.
+  std::ofstream(dir / "mpirun") << "#!/bin/sh\nexec sleep 1000\n";
+  std::filesystem::permissions(dir / "mpirun", std::filesystem::perms::owner_all);
+  Process process(train_on(2, "run", kNoSaves), dir / "log",
+                  marked([this] { setenv("PATH", (dir.path() + ":/usr/bin:/bin").c_str(), 1); }));
+  ASSERT_TRUE(process.wait_until([&] { return env.exists(dir / "run/logs/mpirun.log"); }));
+  ASSERT_TRUE(process.wait_until([&] { return process_named("sleep") > 0; }));
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(), 128 + SIGINT);
+  expect_nothing_left("run");
+}
+
 TEST_F(Ranks, CtrlCTwiceEndsAtOnce) {
   Process process(train_on(2, "run", kEndless), dir / "log", marked());
   wait_for_steps(process, "run", 1);

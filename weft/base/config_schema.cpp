@@ -24,7 +24,8 @@ Allowed one_of(std::vector<std::string> words) { return {.words = std::move(word
 Allowed anything() { return {}; }
 
 bool has_validation(const DataConfig& data) {
-  return !data.valid.empty() || (data.format == "indexed" && data.valid_fraction > 0);
+  return !data.valid.empty() || data.format == "mock" ||
+         (data.format == "indexed" && data.valid_fraction > 0);
 }
 
 // The upper bounds keep products such as n_layers * dim * ffn_dim * 8 bytes inside an int64.
@@ -298,7 +299,8 @@ std::vector<Key> other_keys() {
        "Number format in which gradients are sent and summed over ranks. \"\": gradients."},
 
       {KEY(memory, recompute), one_of({"none", "block"}), "",
-       "Keep only the input of each layer, and run it again before its backward: a third more computing, for the "
+       "Keep only the input of each layer, and run it again before its backward: a third more computing, for "
+       "the "
        "memory of one layer's activations instead of all."},
       {KEY(memory, loss_chunk), between(0, 1 << 30), "tokens",
        "Tokens whose logits exist at once. 0: as many as give about 16 MB of logits."},

@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <numeric>
+#include <thread>
+
+#include <unistd.h>
 
 #include <ATen/ATen.h>
 
@@ -15,6 +20,7 @@
 #include "weft/comm/place.h"
 #include "weft/comm/progress.h"
 #include "weft/comm/shared_collectives.h"
+#include "weft/comm/supervised.h"
 
 namespace weft {
 namespace {
@@ -329,12 +335,54 @@ std::vector<double> all_reduce(Group& group, const std::vector<double>& values, 
   return {tensor.const_data_ptr<double>(), tensor.const_data_ptr<double>() + tensor.numel()};
 }
 
+namespace {
+
+constexpr double kStartSeconds = 30;  // at least: a busy machine needs its time
+
+/// Ends the process unless it goes out of scope in time: MPI itself would wait for ever for a rank that does
+/// not join.
+class StartDeadline {
+ public:
+  explicit StartDeadline(double seconds)
+      : thread_([this, seconds] {
+          std::unique_lock lock(mutex_);
+          if (in_time_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return done_; }))
+            return;
+          _exit(report_failure(
+              Failure::comm,
+              fmt::format(
+                  "the job did not get together within {} s (comm.timeout, at least {}): a rank is not "
+                  "there, runs another program, or hangs",
+                  seconds, kStartSeconds)));
+        }) {}
+  ~StartDeadline() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    in_time_.notify_all();
+    thread_.join();
+  }
+  StartDeadline(const StartDeadline&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable in_time_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
 World& World::join(const CommConfig& comm, const std::string& record_dir) {
   static World world = [&] {
     const Place place = find_place();
     check_can_communicate(place);
     if (place.size == 1) return World(0, 1);
-    MpiLink::init();
+    {
+      const StartDeadline deadline(std::max(comm.timeout, kStartSeconds));
+      MpiLink::init();
+    }
     const int64_t rank = MpiLink::world_rank(), size = MpiLink::world_size();
     if (place.size > 0 && (size != place.size || rank != place.rank))
       fail(

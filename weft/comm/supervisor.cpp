@@ -42,6 +42,8 @@ using std::chrono::seconds;
 constexpr seconds kGrace{1};
 // After the first rank's end, without failure, the others have this long to end too.
 constexpr seconds kLeaving{60};
+// All ranks must have come within this time.
+constexpr seconds kStarting{120};
 // mpirun has this long to clear up when its ranks are gone.
 constexpr seconds kClearing{5};
 
@@ -210,6 +212,7 @@ class Supervisor {
   int stop_signal_ = 0;               // the user's wish
   bool impatient_ = false;            // who has said it twice
   bool ending_ = false;               // we have killed the ranks
+  int64_t have_come_ = 0;             // ranks
   std::optional<Clock::time_point> deadline_;
 };
 
@@ -246,7 +249,11 @@ void Supervisor::start_mpirun(std::vector<std::string> command) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-  posix_spawnattr_setsigmask(&attributes, &blocked_before_);
+  // mpirun would kill the ranks a second after a signal that reaches the whole job, as a batch system or
+  // systemd sends it, and they may be saving. It ends when they have; and by SIGKILL.
+  sigset_t blocked = blocked_before_;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&blocked, signal);
+  posix_spawnattr_setsigmask(&attributes, &blocked);
   const int error = posix_spawnp(&mpirun_, "mpirun", &files, &attributes, pointers(command).data(),
                                  pointers(environment).data());
   posix_spawnattr_destroy(&attributes);
@@ -269,6 +276,7 @@ int Supervisor::run(const std::vector<std::string>& arguments) {
 
   block_signals();
   start_mpirun(mpirun_command(size_, arguments));
+  schedule(Clock::now() + kStarting);
   while (!mpirun_status_) {
     wait_for_something();
     take_signals();
@@ -308,10 +316,11 @@ void Supervisor::take_signals() {
     if (signal == SIGCHLD) {
       int status = 0;
       if (waitpid(mpirun_, &status, WNOHANG) == mpirun_) mpirun_status_ = status;
-    } else if (stop_signal_ == 0) {
+    } else if (stop_signal_ == 0 && have_come_ == size_) {
       stop_signal_ = signal;
       signal_ranks(SIGUSR1);
-    } else {
+    } else {  // or nothing has begun yet that would be worth saving
+      stop_signal_ = signal;
       impatient_ = true;
       end_job();
     }
@@ -386,7 +395,7 @@ void Supervisor::welcome(Rank& rank, const std::string& number) {
   std::memcpy(CMSG_DATA(header), outputs, sizeof outputs);
   sendmsg(rank.connection, &message, MSG_NOSIGNAL);
   if (said > 0) close(outputs[0]);
-  if (stop_signal_ != 0) pidfd_send_signal(rank.process, SIGUSR1, nullptr, 0);
+  if (++have_come_ == size_ && events_.empty() && !ending_) deadline_.reset();
 }
 
 void Supervisor::signal_ranks(int signal) const {
@@ -396,7 +405,7 @@ void Supervisor::signal_ranks(int signal) const {
 /// Ends the ranks, whereupon mpirun clears up and ends; later mpirun too.
 void Supervisor::end_job() {
   signal_ranks(SIGKILL);
-  if (ending_ || ranks_.empty()) kill(mpirun_, ending_ ? SIGKILL : SIGTERM);
+  if (ending_ || have_come_ < size_) kill(mpirun_, SIGKILL);
   ending_ = true;
   deadline_ = Clock::now() + kClearing;
 }
@@ -420,23 +429,32 @@ int Supervisor::conclude() const {
   if (!said && (impatient_ || too_early)) return 128 + stop_signal_;
 
   std::string text;
+  bool mpirun_knows = false;
   if (said) {
     // What every rank says alike names no rank.
     const auto same = std::ranges::count_if(events_, [&](const Event& e) { return e.text == event->text; });
     text = same == size_ ? event->text : with_rank(event->rank, event->text);
-  } else if (WIFSIGNALED(status)) {
+  } else if (ending_ && have_come_ < size_) {
+    mpirun_knows = true;
+    text =
+        fmt::format("{} of {} ranks did not start within {} s", size_ - have_come_, size_, kStarting.count());
+  } else if (WIFSIGNALED(status) && !ending_) {
     text = fmt::format("mpirun, which holds the ranks together, was killed by {}",
                        signal_text(WTERMSIG(status)));
-  } else if (const int code = WEXITSTATUS(status); event && code > 128) {  // of the rank that ended first
+  } else if (const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+             event && code > 128) {  // of the rank that ended first
     text = fmt::format("rank {} was killed by {}", event->rank, signal_text(code - 128));
     if (code == 128 + SIGKILL) text += ": if nobody sent it, the machine has run out of memory";
   } else if (event) {
+    mpirun_knows = true;
     text = fmt::format("rank {} ended with status {} without a reason", event->rank, code);
   } else {
-    text = fmt::format("the ranks could not be started; mpirun (status {}) says:\n{}", code,
-                       trimmed(Env::system().read(mpirun_log())));
+    mpirun_knows = true;
+    text = fmt::format("the ranks could not be started; mpirun ended with status {}", code);
   }
   if (!said && event && event->rank > 0) text += fmt::format("\nWhat it wrote last: {}", log_of(event->rank));
+  if (const std::string log = trimmed(Env::system().read(mpirun_log())); mpirun_knows && !log.empty())
+    text += fmt::format("\nmpirun says:\n{}", log);
   const bool internal = said && event->failure == Failure::internal;
   // The first rank's progress line may stand on the screen.
   std::fputs(fmt::format("{}weft: {}: {}\n", isatty(STDERR_FILENO) ? "\n" : "",
