@@ -136,6 +136,7 @@ struct ParallelConfig {
   int64_t dp_shard = -1;     // data-parallel ranks that share one copy of the model's state; -1: what is left
   int64_t tp = 1;            // tensor-parallel ranks, which split each layer's matrices
   bool sequence_parallel = true;  // between blocks tp ranks split the tokens
+  bool async_tp = false;          // their products are made piece by piece, while other pieces travel
   int64_t zero = 1;  // what dp_shard ranks share: 0 nothing, 1 optimizer, 2 also gradients, 3 also params
   bool reshard_after_forward = true;  // zero 3: free a unit after its forward, gather it again for backward
   std::string gradient_sync;          // each | last micro-batch reduces; "": each from zero 2 on

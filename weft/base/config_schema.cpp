@@ -267,6 +267,10 @@ std::vector<Key> other_keys() {
       {KEY(parallel, sequence_parallel), anything(), "",
        "Between blocks the tp ranks split the tokens, so that activations there are held once, not tp times.",
        WHEN("parallel.tp is more than 1", c.parallel.tp > 1)},
+      {KEY(parallel, async_tp), anything(), "",
+       "Split the tp ranks' exchanges by the pieces of the tokens, and multiply one piece while the next travels.",
+       WHEN("parallel.tp is more than 1 and parallel.sequence_parallel is true",
+            c.parallel.tp > 1 && c.parallel.sequence_parallel)},
       {KEY(parallel, zero), between(0, 3), "",
        "What the dp_shard ranks share instead of each holding all of it (ZeRO): 0 nothing, 1 the optimizer's "
        "state and weights, 2 also the gradients, 3 also the weights that the model computes with."},

@@ -23,7 +23,8 @@ Decoder::Decoder(const ModelConfig& model, const Dtypes& dtypes, const ParallelC
                  MeshGroups& groups)
     : model_(model),
       dtype_(dtypes.compute),
-      tp_{&groups.get({Axis::tp}), parallel.sequence_parallel && groups.mesh().size(Axis::tp) > 1} {
+      tp_{&groups.get({Axis::tp}), parallel.sequence_parallel && groups.mesh().size(Axis::tp) > 1,
+          parallel.async_tp} {
   check_tensor_parallel(model, tp_.size());
   const TensorPlace place{tp_.rank(), tp_.size(), tp_.sequence};
   const auto new_unit = [&](const std::string& name) -> ParamUnit& {

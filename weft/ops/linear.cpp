@@ -20,13 +20,11 @@ class Linear : public Op {
 
   std::vector<at::Tensor> forward(at::TensorList inputs) override {
     if (recording) x_ = Saved(inputs[0]);
-    const bool leaves = split_ == Split::row;
-    const at::Tensor x = leaves ? inputs[0] : tp_.enter(inputs[0]).wait();
+    const at::Tensor& x = inputs[0];
     const at::Tensor weight = fused_weight(weights_).t();
-    const bool sums = leaves && tp_.size() > 1;
-    at::Tensor y = biases_.empty() || sums ? at::mm(x, weight) : at::addmm(fused_weight(biases_), x, weight);
-    if (!sums) return {y};
-    y = tp_.leave(y).wait();
+    if (tp_.size() == 1)
+      return {biases_.empty() ? at::mm(x, weight) : at::addmm(fused_weight(biases_), x, weight)};
+    at::Tensor y = split_ == Split::row ? tp_.mm_leave(x, weight).wait() : tp_.enter_mm(x, weight).second;
     return {biases_.empty() ? y : y.add_(fused_weight(biases_))};
   }
 
@@ -34,13 +32,13 @@ class Linear : public Op {
     const at::Tensor own_dy = grads[0].contiguous();
     for_trainable(biases_, own_dy, [](at::Tensor grad, const at::Tensor& d) { grad.add_(d.sum(0)); });
     if (split_ == Split::row) {
-      const at::Tensor dy = tp_.enter(own_dy).wait();
+      const auto [dy, dx] = tp_.enter_mm(own_dy, fused_weight(weights_));
       add_weight_gradients(dy, x_.get());
-      return {at::mm(dy, fused_weight(weights_))};
+      return {dx};
     }
     // x comes back while dx is computed, and dx leaves while x is used.
     Arriving x = needs_x() ? tp_.enter(x_.get()) : Arriving{};
-    Arriving dx = tp_.leave(at::mm(own_dy, fused_weight(weights_)));
+    Arriving dx = tp_.mm_leave(own_dy, fused_weight(weights_));
     add_weight_gradients(own_dy, x.wait());
     return {dx.wait()};
   }

@@ -19,18 +19,20 @@ SentBytes tensor_parallel_bytes(const Config& config, const Mesh& mesh, int64_t 
   const int64_t element = size(dtypes.compute), layers = model.n_layers;
   const std::string tp = to_string(Axes{Axis::tp});
   const int64_t forwards = config.memory.recompute == "block" ? 2 : 1;
-  int64_t reduced = 0, scattered = 0, gathered = 0;
+  int64_t reduced = 0, scattered = 0, gathered = 0, pieces = 0;
   for (const int64_t unpadded : tokens) {
-    // The embedding leaves once, and so does the head's gradient; its input enters once, and the embedding's
-    // gradient.
-    const int64_t sums = (2 * forwards + 2) * layers + 2, gathers = (2 * forwards + 4) * layers + 2;
+    // In each layer's linears; and the embedding leaves once, and so does the head's gradient; its input enters
+    // once, and the embedding's gradient.
+    const int64_t sums = (2 * forwards + 2) * layers, gathers = (2 * forwards + 2) * layers, again = 2 * layers;
     int64_t t = unpadded;
     if (config.parallel.sequence_parallel) {
       t = (t + n - 1) / n * n;
       const int64_t piece = t / n * model.dim * (n - 1) * element;
-      scattered += sums * piece, gathered += gathers * piece;
+      (config.parallel.async_tp ? pieces : scattered) += sums * piece;
+      (config.parallel.async_tp ? pieces : gathered) += gathers * piece;
+      scattered += 2 * piece, gathered += (again + 2) * piece;
     } else {
-      reduced += sums * all_reduce_bytes(t * model.dim, element, index, n);
+      reduced += (sums + 2) * all_reduce_bytes(t * model.dim, element, index, n);
     }
     gathered +=
         2 * t * (n - 1) * element;     // each token's log-sum-exp and target's logit, of the ranks' parts
@@ -49,6 +51,7 @@ SentBytes tensor_parallel_bytes(const Config& config, const Mesh& mesh, int64_t 
   sent[{tp, "all_gather"}] = gathered;
   if (reduced > 0) sent[{tp, "all_reduce"}] = reduced;
   if (scattered > 0) sent[{tp, "reduce_scatter"}] = scattered;
+  if (pieces > 0) sent[{tp, "send_recv"}] = pieces;
   return sent;
 }
 
