@@ -5,7 +5,7 @@ BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: help setup build test parity parity-full parity-mutations bench bench-comm fuzz demo format tidy clean
+.PHONY: help setup build test install parity parity-full parity-mutations bench bench-comm fuzz demo format tidy clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -27,6 +27,10 @@ build: $(BUILD)/build.ninja  ## build build/weft (PRESET=debug, asan: another va
 test: $(BUILD)/build.ninja  ## build everything and run every test
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@ctest --preset $(PRESET)
+
+PREFIX ?= /usr/local
+install: build  ## install weft and libweft, for find_package(weft), in PREFIX=/usr/local
+	@cmake --install $(BUILD) --prefix $(PREFIX) | sed -n 's/^-- Installing: \(.*\/\(weft\|libweft.so\|weftConfig.cmake\)\)$$/installed \1/p'
 
 parity: build  ## the one-curve table: layouts must not change the loss curve
 	@build/weft parity tests/parity/table.toml

@@ -15,7 +15,9 @@ namespace weft {
 
 /// [model]: one decoder; a published variant is a set of values, never a subclass.
 struct ModelConfig {
-  std::string from_hf;  // a HuggingFace folder: shape and initial weights come from it
+  std::string from_hf;                   // a HuggingFace folder: shape and initial weights come from it
+  std::string architecture = "decoder";  // what the model is made of (nn/architecture.h)
+  std::vector<std::string> plugins;      // shared libraries that add architectures
 
   int64_t n_layers = 6;
   int64_t dim = 256;
@@ -199,10 +201,10 @@ struct Config {
   LogConfig log;
 };
 
-/// Reads `path` (TOML; "": no file) and the overrides ("model.dim=512", later ones win), checks everything and
-/// throws one Error that lists every problem with file:line, key, value, what is allowed and the
-/// nearest key. Warnings (settings without effect, …) are appended to `warnings`.
-/// Derived defaults (head_dim, ffn_dim, …) are NOT yet filled in: see resolve().
+/// Reads `path` (TOML; "": no file) and the overrides ("model.dim=512", later ones win), checks everything
+/// and throws one Error that lists every problem with file:line, key, value, what is allowed and the nearest
+/// key. Warnings (settings without effect, …) are appended to `warnings`. Derived defaults (head_dim,
+/// ffn_dim, …) are NOT yet filled in: see resolve().
 Config load_config(const std::string& path, const std::vector<std::string>& overrides,
                    std::vector<std::string>* warnings, Env& env = Env::system());
 

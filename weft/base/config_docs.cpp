@@ -73,8 +73,8 @@ std::string config_reference() {
     text += fmt::format("\n## [{}]\n\n{}\n", section.name, section.help);
     if (section.name == "model") {
       text +=
-          "With `from_hf` the folder decides the shape: of the other keys only `init_std`, `dropout` and\n"
-          "`attention_dropout` matter then.\n";
+          "With `from_hf` the folder decides the shape: of the other keys only `architecture`, `plugins`,\n"
+          "`init_std`, `dropout` and `attention_dropout` matter then.\n";
     }
     text += "\n| key | type | default | allowed | unit | meaning |\n|---|---|---|---|---|---|\n";
     for (const auto& key : config_keys()) {

@@ -35,6 +35,10 @@ std::vector<Key> model_keys() {
   return {
       {KEY(model, from_hf), anything(), "path",
        "HuggingFace folder (config.json, safetensors): shape and initial weights come from it."},
+      {KEY(model, architecture), anything(), "",
+       "What the model is made of: \"decoder\", or the name under which a plug-in adds another."},
+      {KEY(model, plugins), anything(), "paths",
+       "Shared libraries that add architectures; they are loaded, so name only those you trust."},
       {KEY(model, n_layers), between(1, 4096), "", "Decoder layers."},
       {KEY(model, dim), between(1, kMaxWidth), "", "Width of the residual stream."},
       {KEY(model, n_heads), between(1, 65536), "", "Query heads."},
@@ -268,7 +272,8 @@ std::vector<Key> other_keys() {
        "Between blocks the tp ranks split the tokens, so that activations there are held once, not tp times.",
        WHEN("parallel.tp is more than 1", c.parallel.tp > 1)},
       {KEY(parallel, async_tp), anything(), "",
-       "Split the tp ranks' exchanges by the pieces of the tokens, and multiply one piece while the next travels.",
+       "Split the tp ranks' exchanges by the pieces of the tokens, and multiply one piece while the next "
+       "travels.",
        WHEN("parallel.tp is more than 1 and parallel.sequence_parallel is true",
             c.parallel.tp > 1 && c.parallel.sequence_parallel)},
       {KEY(parallel, zero), between(0, 3), "",
@@ -400,9 +405,10 @@ const Key* find_key(const std::string& name) {
 }
 
 bool is_shape_key(const Key& key) {
-  return key.section() == "model" && key.name != "model.from_hf" && key.name != "model.init_std" &&
-         key.name != "model.norm_init_std" && key.name != "model.dropout" &&
-         key.name != "model.attention_dropout";
+  static const std::vector<std::string> kOthers = {
+      "model.from_hf",       "model.architecture", "model.plugins",          "model.init_std",
+      "model.norm_init_std", "model.dropout",      "model.attention_dropout"};
+  return key.section() == "model" && std::ranges::find(kOthers, key.name) == kOthers.end();
 }
 
 std::string no_effect(const Key& key, const Config& config) {

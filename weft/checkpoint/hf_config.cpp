@@ -321,6 +321,8 @@ void apply_from_hf(Config* config, Env& env) {
   if (model.from_hf.empty()) return;
   ModelConfig shape = read_hf_model(env, model.from_hf).config;
   shape.from_hf = model.from_hf;
+  shape.architecture = model.architecture;
+  shape.plugins = model.plugins;
   shape.init_std = model.init_std;
   shape.dropout = model.dropout;
   shape.attention_dropout = model.attention_dropout;

@@ -11,10 +11,17 @@
 #include "weft/base/error.h"
 #include "weft/base/progress.h"
 #include "weft/base/trace.h"
+#include "weft/nn/embedding.h"
 #include "weft/ops/function.h"
-#include "weft/ops/linear.h"
 
 namespace weft {
+namespace {
+
+// How traces call a block.
+const char* block_name(size_t block) { return block == 0 ? "embedding" : "layer"; }
+int64_t layer_of(size_t block) { return int64_t(block) - 1; }
+
+}  // namespace
 
 Decoder::Decoder(const ModelConfig& model, at::ScalarType dtype)
     : Decoder(model, Dtypes(dtype), ParallelConfig{}, MeshGroups::alone()) {}
@@ -27,33 +34,12 @@ Decoder::Decoder(const ModelConfig& model, const Dtypes& dtypes, const ParallelC
           parallel.async_tp} {
   check_tensor_parallel(model, tp_.size());
   const TensorPlace place{tp_.rank(), tp_.size(), tp_.sequence};
-  const auto new_unit = [&](const std::string& name) -> ParamUnit& {
+  parts_ = build_architecture(model, [&](const std::string& name) -> ParamUnit& {
     return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtypes, place));
-  };
-  const auto vocab_matrix = [&](const std::string& name) {
-    ParamSpec spec;
-    spec.name = name;
-    spec.shape = {model.vocab_size, model.dim};
-    spec.init.std = model.init_std;
-    spec.placement = Placement::shard(0);
-    return spec;
-  };
-  ParamUnit& first = new_unit("embedding");
-  embedding_ = &first.add(vocab_matrix("model.embed_tokens.weight"));
-  if (model.position == "learned") {
-    ParamSpec spec;
-    spec.name = "model.embed_positions.weight";
-    spec.shape = {model.max_positions, model.dim};
-    spec.init.std = model.init_std;
-    if (tp_.sequence) spec.partial.insert(Axis::tp);
-    positions_ = &first.add(spec);
-  }
-  if (model.embedding_norm) embedding_norm_ = Norm(model, first, "model.embed_norm");
-  for (int64_t layer = 0; layer < model.n_layers; ++layer)
-    layers_.push_back(std::make_unique<DecoderLayer>(model, layer, new_unit(fmt::format("layer.{}", layer))));
-  ParamUnit& head = new_unit("head");
-  final_norm_ = Norm(model, head, "model.norm");
-  head_ = model.tie_embeddings ? embedding_ : &head.add(vocab_matrix("lm_head.weight"));
+  });
+  if (units_.size() != parts_.blocks.size() + 1)
+    fail("architecture \"{}\" has {} blocks and a head, but {} units: each must have one", model.architecture,
+         parts_.blocks.size(), units_.size());
   check_memory(parallel, groups.mesh());
   data_parallel_ = std::make_unique<DataParallel>(parallel, groups, units_, tied_units());
 }
@@ -77,12 +63,16 @@ void Decoder::initialise(uint64_t seed) {
 
 std::vector<ParamUnit*> Decoder::units_of(size_t block) const {
   std::vector<ParamUnit*> units{units_[block].get()};
-  if (block == head_block() && head_ == embedding_) units.push_back(units_.front().get());
+  if (ParamUnit* of_weight = &parts_.head->weight().unit();
+      block == head_block() && of_weight != units.front())
+    units.push_back(of_weight);
   return units;
 }
 
 std::vector<ParamUnit*> Decoder::tied_units() const {
-  return head_ == embedding_ ? std::vector{units_.front().get()} : std::vector<ParamUnit*>{};
+  std::vector<ParamUnit*> units = units_of(head_block());
+  units.erase(units.begin());
+  return units;
 }
 
 std::vector<Param*> Decoder::params() const {
@@ -116,67 +106,39 @@ PassContext Decoder::context(const MicroBatch& batch, const TensorParallel& tp) 
   return pass;
 }
 
-void Decoder::check_length(int64_t length) const {
-  if (positions_ && length > model_.max_positions)
-    fail("{} tokens in a row, but the model has learned positions for {} only (model.max_positions)", length,
-         model_.max_positions);
+at::Tensor Decoder::forward(size_t block, const at::Tensor& x, const PassContext& pass) const {
+  const Span span(SpanLevel::block, block_name(block), {.pass = Pass::forward, .index = layer_of(block)});
+  return parts_.blocks[block]->forward(x, pass);
 }
 
-at::Tensor Decoder::embed(const PassContext& context) const {
-  const Span span(SpanLevel::block, "embedding", {.pass = Pass::forward});
-  const KindScope scope(SpanKind::embedding);
-  const MicroBatch& batch = context.batch;
-  at::Tensor x = embedding(batch.tokens, *embedding_, model_.embedding_multiplier, context.tp);
-  if (positions_) {
-    for (size_t d = 0; d + 1 < batch.cu_seqlens.size(); ++d)
-      check_length(batch.cu_seqlens[d + 1] - batch.cu_seqlens[d]);
-    x = x + embedding(context.tp.outside(batch.positions), *positions_);
-  }
-  if (embedding_norm_) x = embedding_norm_->forward(x);
-  return dropout(x, dropout_at(context, model_.dropout, "embedding"), context.index);
-}
-
-at::Tensor Decoder::head_input(const at::Tensor& x) const {
-  const at::Tensor normed = final_norm_->forward(x);
-  // Scaling dim columns here rather than vocab_size columns of logits.
-  return model_.logits_multiplier == 1 ? normed : normed * model_.logits_multiplier;
-}
-
-CrossEntropyOutput Decoder::head_loss(const at::Tensor& x, const PassContext& context, double normaliser,
+CrossEntropyOutput Decoder::head_loss(const at::Tensor& x, const PassContext& pass, double normaliser,
                                       const CrossEntropyOptions& options) const {
   const Span span(SpanLevel::block, "head", {.pass = Pass::forward});
-  const KindScope scope(SpanKind::head);
-  return cross_entropy(head_input(x), *head_, context.batch.labels, normaliser, options, context.tp);
+  return parts_.head->loss(x, pass, normaliser, options);
 }
 
-double Decoder::forward_backward(const MicroBatch& unpadded, double normaliser, CrossEntropyOptions loss,
-                                 uint64_t seed, int64_t step, bool last_of_step) {
-  loss.softcap = model_.final_softcap;
+double Decoder::forward_backward(const MicroBatch& unpadded, double normaliser,
+                                 const CrossEntropyOptions& loss, uint64_t seed, int64_t step,
+                                 bool last_of_step) {
   const MicroBatch batch = padded(unpadded, tp_.sequence ? tp_.size() : 1);
   PassContext pass = context(batch, tp_);
   pass.training = true, pass.seed = seed, pass.step = step;
 
-  const auto leaf = [](const at::Tensor& x) { return x.detach().requires_grad_(); };
+  const auto leaf = [](const at::Tensor& x) { return x.defined() ? x.detach().requires_grad_() : x; };
   // Units before the first that is trained need no backward, so their blocks keep nothing.
   const size_t first = first_trainable_unit();
-  const at::Tensor embedded = [&] {
-    const Gathered gathered(*data_parallel_, units_of(0), units_of(1));
-    const at::AutoGradMode records(first == 0);
-    return embed(pass);
-  }();
-  at::Tensor x = embedded;
-  // Of the layers that backward passes through. An undefined output is computed again.
+  at::Tensor x;
+  // Of the blocks that backward passes through. An undefined output is computed again.
   std::vector<at::Tensor> inputs, outputs;
-  for (size_t layer = 0; layer < layers_.size(); ++layer) {
-    const size_t block = layer + 1;
+  for (size_t block = 0; block < head_block(); ++block) {
     const Gathered gathered(*data_parallel_, units_of(block), units_of(block + 1));
-    const bool passes = block >= first;
-    const at::AutoGradMode records(passes && !recompute_);
+    const bool passes = block >= first, recomputes = recompute_ && block > 0;
+    const at::AutoGradMode records(passes && !recomputes);
     if (passes) inputs.push_back(x = leaf(x));
-    x = layers_[layer]->forward(x, pass);
+    x = forward(block, x, pass);
     if (!passes) continue;
     // What as_tensor() gave lies in a buffer that may hold another unit's weights by the time of backward.
-    const bool keeps = !recompute_ && (units_[block]->weights_stay() || !units_[block]->used_as_tensor());
+    const bool keeps = !recomputes && (units_[block]->weights_stay() || !units_[block]->used_as_tensor());
     outputs.push_back(keeps ? x : at::Tensor());
   }
 
@@ -185,40 +147,38 @@ double Decoder::forward_backward(const MicroBatch& unpadded, double normaliser, 
     const Span span(SpanLevel::block, name, {.pass = Pass::backward, .index = index});
     backward(output, output_grad);
   };
-  const auto units_above = [&](size_t block) {  // whose weights backward needs next
-    return block > std::max<size_t>(first, 1) ? units_of(block - 1) : std::vector<ParamUnit*>{};
+  // Whose weights a block's backward computes with.
+  const auto backward_units = [&](size_t block) {
+    const bool reads = block == head_block() || !outputs[block - first].defined() ||
+                       parts_.blocks[block]->backward_reads_weights();
+    return reads ? units_of(block) : std::vector<ParamUnit*>{};
+  };
+  const auto units_before = [&](size_t block) {
+    return block > first ? backward_units(block - 1) : std::vector<ParamUnit*>{};
   };
   at::Tensor grad;
   const CrossEntropyOutput head = [&] {
     const std::vector<ParamUnit*> units = units_of(head_block());
-    const Gathered gathered(*data_parallel_, units, units_above(head_block()));
+    const Gathered gathered(*data_parallel_, units, units_before(head_block()));
     for (ParamUnit* unit : units) data_parallel_->begin_gradients(*unit);
     const at::Tensor input = leaf(x);
     const CrossEntropyOutput output = head_loss(input, pass, normaliser, loss);
     backward_block("head", -1, output.total, at::ones_like(output.total));
     grad = input.grad();
     for (ParamUnit* unit : units)  // a tied embedding gets gradients from its own block too
-      data_parallel_->reduce(*unit, unit != units_.front().get(), last_of_step);
+      data_parallel_->reduce(*unit, unit == units.front(), last_of_step);
     return output;
   }();
-  for (size_t block = layers_.size(); !outputs.empty(); --block) {
+  for (size_t block = head_block(); !outputs.empty();) {
+    --block;
     ParamUnit& unit = *units_[block];
-    const Gathered gathered(*data_parallel_, {&unit}, units_above(block));
+    const Gathered gathered(*data_parallel_, backward_units(block), units_before(block));
     data_parallel_->begin_gradients(unit);
-    if (!outputs.back().defined()) outputs.back() = layers_[block - 1]->forward(inputs.back(), pass);
-    backward_block("layer", int64_t(block) - 1, outputs.back(), grad);
-    grad = inputs.back().grad();
+    if (!outputs.back().defined()) outputs.back() = forward(block, inputs.back(), pass);
+    backward_block(block_name(block), layer_of(block), outputs.back(), grad);
+    if (inputs.back().defined()) grad = inputs.back().grad();
     outputs.pop_back();  // frees the block's graph
     inputs.pop_back();
-    data_parallel_->reduce(unit, /*complete=*/true, last_of_step);
-  }
-  if (first == 0) {
-    ParamUnit& unit = *units_.front();
-    // Of the embedding's unit, only a norm's gradient needs weights.
-    std::optional<Gathered> gathered;
-    if (embedding_norm_) gathered.emplace(*data_parallel_, std::vector{&unit});
-    data_parallel_->begin_gradients(unit);
-    backward_block("embedding", -1, embedded, grad);
     data_parallel_->reduce(unit, /*complete=*/true, last_of_step);
   }
   return head.loss.item<double>();
@@ -228,24 +188,23 @@ at::Tensor Decoder::run(const PassContext& pass) const {
   at::Tensor x;
   for (size_t block = 0; block < head_block(); ++block) {
     const Gathered gathered(*data_parallel_, units_of(block), units_of(block + 1));
-    x = block == 0 ? embed(pass) : layers_[block - 1]->forward(x, pass);
+    x = forward(block, x, pass);
   }
   return x;
 }
 
 double Decoder::loss(const MicroBatch& unpadded, double normaliser, int64_t chunk) {
   at::NoGradGuard no_grad;
-  const CrossEntropyOptions options{.softcap = model_.final_softcap, .chunk = chunk};
   const MicroBatch batch = padded(unpadded, tp_.sequence ? tp_.size() : 1);
   const PassContext pass = context(batch, tp_);
   const at::Tensor x = run(pass);
   const Gathered gathered(*data_parallel_, units_of(head_block()));
-  return head_loss(x, pass, normaliser, options).loss.item<double>();
+  return head_loss(x, pass, normaliser, {.chunk = chunk}).loss.item<double>();
 }
 
 at::Tensor Decoder::head_logits(const at::Tensor& x, const TensorParallel& tp) const {
   const Gathered gathered(*data_parallel_, units_of(head_block()));
-  return weft::logits(head_input(x), *head_, model_.final_softcap, tp);
+  return parts_.head->logits(x, tp);
 }
 
 at::Tensor Decoder::logits(const MicroBatch& batch) {
@@ -253,27 +212,31 @@ at::Tensor Decoder::logits(const MicroBatch& batch) {
   return head_logits(run(context(batch, whole_tokens())), whole_tokens());
 }
 
-std::vector<KvCache> Decoder::make_caches(int64_t capacity) const {
-  check_length(capacity);
+Caches Decoder::make_caches(int64_t capacity) const {
+  check_length(model_, capacity);
+  Caches caches{{}, at::empty({0}, at::kLong)};
   const int64_t heads = std::max<int64_t>(1, model_.n_kv_heads / tp_.size());
-  std::vector<KvCache> caches;
   for (int64_t layer = 0; layer < model_.n_layers; ++layer) {
     const auto zeros = [&] { return at::zeros({capacity, heads, model_.head_dim}, dtype_); };
-    caches.push_back({zeros(), zeros(), 0});
+    caches.layers.push_back({zeros(), zeros(), 0});
   }
   return caches;
 }
 
-at::Tensor Decoder::next_logits(const at::Tensor& tokens, std::vector<KvCache>& caches) {
+at::Tensor Decoder::next_logits(const at::Tensor& next, Caches& caches) {
   at::NoGradGuard no_grad;
-  const int64_t start = caches.front().length, n = tokens.size(0);
+  const bool only_next = std::ranges::all_of(blocks(), &Block::takes_next_tokens);
+  const int64_t start = only_next ? caches.tokens.size(0) : 0;
+  caches.tokens = at::cat({caches.tokens, next});
+  const at::Tensor tokens = caches.tokens.slice(0, start);
+  const int64_t n = tokens.size(0);
   const MicroBatch batch{.tokens = tokens,
                          .labels = {},
                          .positions = at::arange(start, start + n, at::kLong),
                          .index = {},
                          .cu_seqlens = {0, n}};
   PassContext pass = context(batch, whole_tokens());
-  pass.caches = &caches;
+  if (only_next) pass.caches = &caches.layers;
   return head_logits(run(pass).narrow(0, n - 1, 1), pass.tp).squeeze(0);
 }
 

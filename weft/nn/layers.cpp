@@ -22,12 +22,6 @@ double residual_std(const ModelConfig& model) {
   return model.init_std / std::sqrt(2.0 * double(model.n_layers));
 }
 
-// Of a param that every tp rank applies to the tokens it has.
-ParamSpec per_token(ParamSpec spec, const ParamUnit& unit) {
-  if (unit.tensor_place().sequence_parallel) spec.partial.insert(Axis::tp);
-  return spec;
-}
-
 ParamSpec spec_of(const std::string& name, std::vector<int64_t> shape, Init init, Placement placement = {}) {
   ParamSpec spec;
   spec.name = name;
@@ -60,6 +54,11 @@ std::vector<Linear::Part> up_parts(const ModelConfig& model, int64_t layer) {
 NormOptions norm_options(const ModelConfig& model) { return {model.norm_eps, model.norm_unit_offset}; }
 
 }  // namespace
+
+ParamSpec per_token(ParamSpec spec, const ParamUnit& unit) {
+  if (unit.tensor_place().sequence_parallel) spec.partial.insert(Axis::tp);
+  return spec;
+}
 
 Norm::Norm(const ModelConfig& model, ParamUnit& unit, const std::string& name)
     : options_(norm_options(model)), gain_(&unit.add(per_token(gain_of(model, name, model.dim), unit))) {
@@ -159,6 +158,12 @@ at::Tensor Attention::forward(const at::Tensor& x, const PassContext& context) c
   return o_.forward(attention(qkv, context.batch.cu_seqlens, options, context.batch.index).out, context.tp);
 }
 
+double Attention::flops_per_token(int64_t seq_len) const {
+  const auto length = double(seq_len), window = std::min(double(options_.window), length);
+  const double keys = sliding_ ? window - window * window / (2 * length) : length / 2;
+  return 4 * keys * double(options_.all_heads * head_dim_);
+}
+
 at::Tensor Attention::attend_with_cache(const at::Tensor& qkv, KvCache& cache) const {
   const int64_t tokens = qkv.size(0), h = options_.n_heads, kv = options_.n_kv_heads;
   cache.k.narrow(0, cache.length, tokens).copy_(qkv.narrow(1, h, kv));
@@ -211,7 +216,6 @@ at::Tensor DecoderLayer::branch(const at::Tensor& out, const std::optional<Norm>
 }
 
 at::Tensor DecoderLayer::forward(const at::Tensor& x, const PassContext& context) const {
-  const Span span(SpanLevel::block, "layer", {.pass = Pass::forward, .index = layer_});
   const at::Tensor input = input_norm_ ? input_norm_->forward(x) : x;
   const at::Tensor a =
       branch(attention_.forward(input, context), post_attention_norm_, "attention_output", context);

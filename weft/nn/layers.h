@@ -12,33 +12,17 @@
 #include <ATen/core/Tensor.h>
 
 #include "weft/base/config.h"
-#include "weft/nn/micro_batch.h"
+#include "weft/nn/block.h"
 #include "weft/ops/activation.h"
 #include "weft/ops/attention.h"
 #include "weft/ops/norm.h"
-#include "weft/ops/rope.h"
 #include "weft/param/param_unit.h"
 
 namespace weft {
 
-/// Keys and values of the tokens seen so far, of one layer: [capacity, n_kv_heads, head_dim] each.
-struct KvCache {
-  at::Tensor k, v;
-  int64_t length = 0;
-};
-
-/// What all layers share in one pass over a micro-batch.
-struct PassContext {
-  const MicroBatch& batch;
-  TensorParallel tp;
-  at::Tensor index;  // batch.index of the tokens that this rank has outside the tensor-parallel regions
-  RopeTable rope_full, rope_sliding;
-  bool training = false;  // dropout on
-  uint64_t seed = 0;
-  int64_t step = 0;
-  std::vector<KvCache>* caches =
-      nullptr;  // generation: one per layer; the batch is one document's next tokens
-};
+/// The spec of a param that every tp rank applies whole to the tokens it has: with sequence parallelism its
+/// gradient is partial over tp.
+ParamSpec per_token(ParamSpec spec, const ParamUnit& unit);
 
 /// Column linear: output features are split over tp. Several parts (q, k, v) lie side by side and take one
 /// GEMM. Row linear: input features are split over tp; its bias is added once, after the sum.
@@ -82,6 +66,10 @@ class Attention {
   Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit);
   at::Tensor forward(const at::Tensor& x, const PassContext& context) const;
 
+  /// Of scores and weighted values, per token: 2 each for every head dim of the keys that a query sees, half
+  /// of the sequence on average.
+  double flops_per_token(int64_t seq_len) const;
+
  private:
   // Appends this call's keys and values to the layer's cache and attends to all of it. qkv [tokens, heads,
   // head_dim].
@@ -112,10 +100,12 @@ class Mlp {
 /// "sequential": h = x + attention(norm x), y = h + mlp(norm h); norms stand before a sub-layer ("pre"),
 /// after it
 /// ("post") or on both sides ("sandwich"). "parallel": y = x + attention(norm x) + mlp(norm x).
-class DecoderLayer {
+class DecoderLayer : public Block {
  public:
   DecoderLayer(const ModelConfig& model, int64_t layer, ParamUnit& unit);
-  at::Tensor forward(const at::Tensor& x, const PassContext& context) const;
+  at::Tensor forward(const at::Tensor& x, const PassContext& context) const override;
+  bool takes_next_tokens() const override { return true; }
+  double flops_per_token(int64_t seq_len) const override { return attention_.flops_per_token(seq_len); }
 
  private:
   // A sub-layer's output on its way into the residual stream.

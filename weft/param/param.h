@@ -47,9 +47,10 @@ struct Init {
 struct ParamSpec {
   std::string name;            // as HuggingFace spells it
   std::vector<int64_t> shape;  // global
-  Init init;
-  Placement placement;
+  Init init = {};
+  Placement placement = {};
   Axes partial = {Axis::dp_replicate, Axis::dp_shard, Axis::cp};  // axes its gradient is summed over
+  bool looked_up = false;                                         // rows are only looked up, never multiplied
 };
 
 /// How a param is trained, as [optim] has it (set_update_rules in optim/update_rule.h).

@@ -47,25 +47,18 @@ double measure_gemm(at::ScalarType dtype) {
 }  // namespace
 
 double model_flops_per_token(const Decoder& decoder, int64_t seq_len) {
-  const ModelConfig& model = decoder.model();
   const size_t first = decoder.first_trainable_unit();
   const auto& units = decoder.units();
   double flops = 0;
   for (size_t unit = 0; unit < units.size(); ++unit) {
     for (const auto& param : units[unit]->params()) {
-      if (decoder.is_table(*param)) continue;
+      if (param->spec().looked_up) continue;
       const bool passes_gradient = unit >= first || unit == 0;  // a tied embedding is the head
       flops += 2.0 * double(param->global_numel()) * (1 + int(passes_gradient) + int(param->trainable()));
     }
   }
-  for (int64_t layer = 0; layer < model.n_layers; ++layer) {
-    const bool sliding = is_sliding(model, layer);
-    const double seen = sliding ? double(std::min(model.sliding_window, seq_len)) : double(seq_len);
-    // Scores and weighted values, 2 FLOPs each way, three passes, over on average half (or all of a short
-    // window).
-    const double keys = sliding ? seen - seen * seen / (2.0 * double(seq_len)) : seen / 2;
-    flops += (size_t(layer) + 1 >= first ? 3 : 1) * 4 * keys * double(model.n_heads * model.head_dim);
-  }
+  for (size_t block = 0; block < decoder.blocks().size(); ++block)
+    flops += (block >= first ? 3 : 1) * decoder.blocks()[block]->flops_per_token(seq_len);
   return flops;
 }
 

@@ -29,7 +29,7 @@ void generate_text(Decoder& decoder, const Tokenizer& tokenizer, std::vector<int
   const int64_t length = int64_t(tokens.size());
   if (decoder.model().position == "learned" && length <= decoder.model().max_positions)
     max_tokens = std::min(max_tokens, decoder.model().max_positions - length + 1);
-  std::vector<KvCache> caches = decoder.make_caches(length + max_tokens - 1);
+  Caches caches = decoder.make_caches(length + max_tokens - 1);
   StreamDecoder stream(tokenizer);
   for (int64_t i = 0; i < max_tokens; ++i) {
     // A model's vocabulary may be padded beyond the tokenizer's: those rows stand for nothing.
