@@ -37,7 +37,7 @@ class Gated : public Op {
   }
 
   const char* name() const override { return f_ == Activation::silu ? "swiglu" : "geglu"; }
-  double kept_bytes() const override { return gate_up_.nbytes(); }
+  std::vector<at::Tensor> kept() const override { return {gate_up_.get()}; }
 
  private:
   static std::pair<at::Tensor, at::Tensor> halves(const at::Tensor& x) {
@@ -63,7 +63,7 @@ class Activate : public Op {
   }
 
   const char* name() const override { return f_ == Activation::silu ? "silu" : "gelu"; }
-  double kept_bytes() const override { return x_.nbytes(); }
+  std::vector<at::Tensor> kept() const override { return {x_.get()}; }
 
  private:
   Activation f_;

@@ -140,7 +140,7 @@ class Attention : public Op {
   size_t differentiable_outputs(size_t) const override { return 1; }  // not the log-sum-exp
 
   const char* name() const override { return "attention"; }
-  double kept_bytes() const override { return qkv_.nbytes() + out_.nbytes() + lse_.nbytes(); }
+  std::vector<at::Tensor> kept() const override { return {qkv_.get(), out_.get(), lse_.get()}; }
 
   // Whole blocks of scores, the masked ones among them. Forward: q k' and p v. Backward: q k' again, and the
   // gradients of p, v, q and k.

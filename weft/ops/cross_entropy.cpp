@@ -50,6 +50,7 @@ class CrossEntropy : public Op {
   size_t differentiable_outputs(size_t) const override { return 1; }  // not the reported loss
 
   const char* name() const override { return "cross_entropy"; }
+  std::vector<at::Tensor> kept() const override { return {dh_.get()}; }
 
   // Forward makes the logits and, if recording, the gradients; backward hands out what is there.
   Work work(Pass pass, at::TensorList taken, at::TensorList given) const override {
@@ -57,7 +58,7 @@ class CrossEntropy : public Op {
     const bool adds_gradient = recording && head_.trainable();
     const double products = 1.0 + recording + adds_gradient, passes = 1.0 + 2 * adds_gradient;
     return {products * 2 * double(labels_.size(0)) * double(head_.numel()),
-            Op::work(pass, taken, given).bytes + double(labels_.nbytes()) + dh_.nbytes() +
+            Op::work(pass, taken, given).bytes + double(labels_.nbytes()) + bytes_of(kept()) +
                 passes * double(head_.weight().nbytes())};
   }
 

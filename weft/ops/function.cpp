@@ -1,6 +1,8 @@
 #include "weft/ops/function.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
@@ -101,7 +103,7 @@ class ParamTensor : public Op {
 }  // namespace
 
 Work Op::work(Pass pass, at::TensorList taken, at::TensorList given) const {
-  return {0, bytes_of(taken) + bytes_of(given) + (pass == Pass::backward ? kept_bytes() : 0)};
+  return {0, bytes_of(taken) + bytes_of(given) + (pass == Pass::backward ? bytes_of(kept()) : 0)};
 }
 
 double bytes_of(at::TensorList tensors) {
@@ -115,6 +117,25 @@ std::vector<at::Tensor> apply(std::shared_ptr<Op> op, at::TensorList inputs) {
   op->kind = current_kind();
   if (!op->recording) return run_forward(*op, inputs);
   return OpFunction::apply(inputs, anchor(), std::move(op));
+}
+
+std::vector<std::shared_ptr<const Op>> recorded_ops(const at::Tensor& output) {
+  std::map<uint64_t, std::shared_ptr<const Op>> ops;  // by their order
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> todo = {output.grad_fn().get()};
+  while (!todo.empty()) {
+    torch::autograd::Node* const node = todo.back();
+    todo.pop_back();
+    if (!node || !seen.insert(node).second) continue;
+    if (const auto* ours = dynamic_cast<torch::autograd::CppNode<OpFunction>*>(node)) {
+      const auto capsule = ours->ctx_.saved_data.at("op").toCapsule();
+      ops[node->sequence_nr()] = static_cast<const OpHolder&>(*capsule).op;
+    }
+    for (const torch::autograd::Edge& edge : node->next_edges()) todo.push_back(edge.function.get());
+  }
+  std::vector<std::shared_ptr<const Op>> in_order;
+  for (auto& [number, op] : ops) in_order.push_back(std::move(op));
+  return in_order;
 }
 
 void backward(const at::Tensor& output, const at::Tensor& grad) {

@@ -20,7 +20,6 @@ class Saved {
   Saved() = default;
   explicit Saved(const at::Tensor& tensor) : tensor_(tensor.detach()) {}
   const at::Tensor& get() const { return tensor_; }
-  double nbytes() const { return tensor_.defined() ? double(tensor_.nbytes()) : 0; }
 
  private:
   at::Tensor tensor_;
@@ -44,8 +43,8 @@ class Op {
   /// What one pass did, called right after it with what the pass took and gave (undefined tensors count
   /// nothing). By default no FLOPs, and the bytes of both and of what is kept for backward.
   virtual Work work(Pass pass, at::TensorList taken, at::TensorList given) const;
-  /// Bytes of the activations that backward reads.
-  virtual double kept_bytes() const { return 0; }
+  /// The activations that backward reads (undefined where nothing is kept): all that the op holds on to.
+  virtual std::vector<at::Tensor> kept() const { return {}; }
 
   // Set by apply() before forward.
   bool recording = false;           // will a backward follow?
@@ -55,6 +54,9 @@ class Op {
 /// Runs the op. With grad mode off nothing is kept. Inputs must be defined; outputs carry gradients even if
 /// no input does, since the weights behind the op need theirs.
 std::vector<at::Tensor> apply(std::shared_ptr<Op> op, at::TensorList inputs);
+
+/// The ops recorded behind `output`, up to the leaves, in the order in which they ran.
+std::vector<std::shared_ptr<const Op>> recorded_ops(const at::Tensor& output);
 
 /// The defined tensors' sizes, summed.
 double bytes_of(at::TensorList tensors);

@@ -19,7 +19,7 @@ class Linear : public Op {
       : weights_(std::move(weights)), biases_(std::move(biases)), split_(split), tp_(tp) {}
 
   std::vector<at::Tensor> forward(at::TensorList inputs) override {
-    if (recording) x_ = Saved(inputs[0]);
+    if (recording && needs_x()) x_ = Saved(inputs[0]);
     const at::Tensor& x = inputs[0];
     const at::Tensor weight = fused_weight(weights_).t();
     if (tp_.size() == 1)
@@ -44,7 +44,7 @@ class Linear : public Op {
   }
 
   const char* name() const override { return "linear"; }
-  double kept_bytes() const override { return x_.nbytes(); }
+  std::vector<at::Tensor> kept() const override { return {x_.get()}; }
 
   // Forward is one product with the weight, for all tokens. Backward is two, of which one adds to the
   // gradients of the trainable weights.
@@ -135,7 +135,7 @@ class Embedding : public Op {
   }
 
   const char* name() const override { return "embedding"; }
-  double kept_bytes() const override { return ids_.nbytes(); }
+  std::vector<at::Tensor> kept() const override { return {ids_.get()}; }
 
   // Forward reads the rows, backward reads and writes those of the gradient.
   Work work(Pass pass, at::TensorList taken, at::TensorList given) const override {

@@ -61,7 +61,7 @@ class Norm : public Op {
   }
 
   const char* name() const override { return bias_ ? "layer_norm" : "rms_norm"; }
-  double kept_bytes() const override { return sum_.nbytes(); }
+  std::vector<at::Tensor> kept() const override { return {sum_.get()}; }
 
  private:
   at::Tensor centred(const at::Tensor& x) const { return bias_ ? x - row_mean(x) : x; }
@@ -106,7 +106,7 @@ class QkNorm : public Op {
   }
 
   const char* name() const override { return "qk_norm"; }
-  double kept_bytes() const override { return qkv_.nbytes(); }
+  std::vector<at::Tensor> kept() const override { return {qkv_.get()}; }
 
  private:
   // Where a vector lies on several ranks, its mean is over all of them. Heads of which there are copies count

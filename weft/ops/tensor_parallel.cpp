@@ -56,7 +56,8 @@ std::pair<at::Tensor, at::Tensor> TensorParallel::enter_mm(const at::Tensor& x, 
   return {all, product};
 }
 
-// The other ranks' pieces first, the next rank's at the beginning, and the own one while the last ones travel.
+// The other ranks' pieces first, the next rank's at the beginning, and the own one while the last ones
+// travel.
 Arriving TensorParallel::mm_leave(const at::Tensor& x, const at::Tensor& w) const {
   if (!is_async()) return leave(at::mm(x, w));
   const int64_t rows = x.size(0) / size();
