@@ -4,6 +4,9 @@ if(NOT EXISTS "${WEFT_LIBTORCH}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "no libtorch at WEFT_LIBTORCH=${WEFT_LIBTORCH}: run `make setup`, or point it to a torch "
                       "package (the directory that holds include/ and lib/libtorch_cpu.so)")
 endif()
+if(TARGET libtorch)  # find_package(weft) a second time
+  return()
+endif()
 # A CUDA wheel's libtorch_cpu needs cudart and cupti, which lie beside torch in nvidia/*/lib.
 file(GLOB WEFT_NVIDIA_LIBS "${WEFT_LIBTORCH}/../nvidia/*/lib")
 # The OpenMP run-time that torch brings: a second one beside it would double the threads.

@@ -28,7 +28,7 @@ Config load_resolved_config(const std::string& path, const std::vector<std::stri
     if (warns) fmt::print(stderr, "weft: warning: {}\n", warning);
   apply_from_hf(&config);
   resolve(&config);
-  check_tensor_parallel(config.model, config.parallel.tp);
+  if (config.model.architecture == "decoder") check_tensor_parallel(config.model, config.parallel.tp);
   return config;
 }
 

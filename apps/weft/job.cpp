@@ -53,6 +53,8 @@ int run(const Job& job, const std::function<int(const Config&)>& command) {
   std::vector<std::string> warnings;
   Config config = load_config("", job.overrides, &warnings);
   resolve(&config);
+  if (find_place().rank == 0)
+    for (const std::string& warning : warnings) fmt::print(stderr, "weft: warning: {}\n", warning);
   if (job.ranks == 1) return command(config);
   begin_own_job();
   const Mesh mesh(config.parallel, job.ranks);

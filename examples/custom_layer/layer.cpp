@@ -66,12 +66,6 @@ class Layer : public weft::Block {
   Param *beta_, *attention_scale_, *mlp_scale_;
 };
 
-const bool registered =
-    weft::register_architecture("learnt-swish", [](const ModelConfig& model, const weft::NewUnit& new_unit) {
-      const auto layer = [](const ModelConfig& of, int64_t index, ParamUnit& unit) {
-        return std::make_unique<Layer>(of, index, unit);
-      };
-      return weft::stack_of(layer, model, new_unit);
-    });
+const bool registered = weft::register_architecture("learnt-swish", weft::stack_of<Layer>);
 
 }  // namespace

@@ -67,18 +67,13 @@ class MlpBlock : public weft::Block {
   weft::Mlp mlp_;
 };
 
-weft::Architecture build(const ModelConfig& model, const weft::NewUnit& new_unit) {
-  weft::Architecture all;
-  auto embedding = std::make_unique<weft::Embedding>(model, new_unit("embedding"));
-  weft::Param& tokens = embedding->tokens();
-  all.blocks.push_back(std::move(embedding));
+void build(const ModelConfig& model, weft::Architecture& all) {
+  weft::Param& tokens = all.add<weft::Embedding>("embedding", model).tokens();
   for (int64_t layer = 0; layer < model.n_layers; ++layer) {
-    all.blocks.push_back(
-        std::make_unique<Recurrence>(model, layer, new_unit(fmt::format("recurrence.{}", layer))));
-    all.blocks.push_back(std::make_unique<MlpBlock>(model, layer, new_unit(fmt::format("mlp.{}", layer))));
+    all.add<Recurrence>(fmt::format("recurrence.{}", layer), model, layer);
+    all.add<MlpBlock>(fmt::format("mlp.{}", layer), model, layer);
   }
-  all.head = std::make_unique<weft::Head>(model, new_unit("head"), tokens);
-  return all;
+  all.add_head(model, tokens);
 }
 
 const bool registered = weft::register_architecture("min-gru", build);

@@ -26,7 +26,8 @@ void expect_place(const HfNames& names, const std::string& param, int64_t rows, 
 TEST(HfNames, AreLlamasUnlessTheTypeSaysOtherwise) {
   for (const HfNames& plain : {names("llama"), names("gemma2")})
     for (const char* name : {"model.embed_tokens.weight", "model.layers.12.self_attn.q_proj.bias",
-                             "model.layers.0.mlp.gate_proj.weight", "model.norm.weight", "lm_head.weight"})
+                             "model.layers.0.mlp.gate_proj.weight", "model.norm.weight", "lm_head.weight",
+                             "model.layers.0.scale", "model.scale"})
       expect_place(plain, name, 7, name, 1, 7, 0);
 }
 

@@ -36,21 +36,14 @@ class RunningMean : public Block {
   Param& w_;
 };
 
-Architecture running_means(const ModelConfig& model, const NewUnit& new_unit) {
-  const auto layer = [](const ModelConfig& of, int64_t index, ParamUnit& unit) {
-    return std::make_unique<RunningMean>(of, index, unit);
-  };
-  return stack_of(layer, model, new_unit);
-}
+const auto running_means = stack_of<RunningMean>;
 
-const bool kRegistered =
-    register_architecture("running-means", running_means) && register_architecture("two", running_means) &&
-    register_architecture("two", running_means) &&
-    register_architecture("one-unit-too-many", [](const ModelConfig& m, const NewUnit& u) {
-      Architecture all = running_means(m, u);
-      u("surplus");
-      return all;
-    });
+const bool kRegistered = register_architecture("running-means", running_means) &&
+                         register_architecture("two", running_means) &&
+                         register_architecture("two", running_means) &&
+                         register_architecture("headless", [](const ModelConfig& model, Architecture& all) {
+                           all.add<Embedding>("embedding", model);
+                         });
 
 ModelConfig model_of(const std::string& architecture) {
   ModelConfig model;
@@ -115,7 +108,7 @@ TEST(Architecture, ErrorsSayWhatThereIs) {
               HasSubstr("model.architecture = \"runing-means\" is not known: there is "));
   EXPECT_THAT(error(model_of("runing-means")), HasSubstr("\"decoder\", "));
   EXPECT_THAT(error(model_of("two")), HasSubstr("2 architectures are called \"two\""));
-  EXPECT_THAT(error(model_of("one-unit-too-many")), HasSubstr("4 blocks and a head, but 6 units"));
+  EXPECT_THAT(error(model_of("headless")), HasSubstr("\"headless\" has 1 blocks and no head"));
   ModelConfig missing = model_of("decoder");
   missing.plugins = {"no/such.so"};
   EXPECT_THAT(error(missing), HasSubstr("no/such.so (paths count from where weft is started)"));

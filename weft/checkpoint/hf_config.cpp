@@ -324,6 +324,7 @@ void apply_from_hf(Config* config, Env& env) {
   shape.architecture = model.architecture;
   shape.plugins = model.plugins;
   shape.init_std = model.init_std;
+  shape.norm_init_std = model.norm_init_std;
   shape.dropout = model.dropout;
   shape.attention_dropout = model.attention_dropout;
   model = std::move(shape);

@@ -109,6 +109,10 @@ HfPlace HfNames::place(const std::string& name, int64_t rows) const {
     prefix = table_->layers + name.substr(kLayers.size(), begin - kLayers.size());
   }
   const size_t end = name.rfind('.');  // of ".weight" or ".bias"
+  if (end < begin) {                   // a param of the layer itself, which no table knows
+    place.name = prefix + name.substr(begin);
+    return place;
+  }
   const std::string ours = name.substr(begin, end - begin);
   const Name* theirs = find(*table_, ours);
   place.name = prefix + (theirs == nullptr ? ours : theirs->theirs) + name.substr(end);

@@ -9,22 +9,15 @@
 #include <fmt/ranges.h>
 
 #include "weft/base/error.h"
-#include "weft/nn/embedding.h"
 #include "weft/nn/layers.h"
 
 namespace weft {
 namespace {
 
-Architecture build_decoder(const ModelConfig& model, const NewUnit& new_unit) {
-  const auto layer = [](const ModelConfig& of, int64_t index, ParamUnit& unit) {
-    return std::make_unique<DecoderLayer>(of, index, unit);
-  };
-  return stack_of(layer, model, new_unit);
-}
-
 // By name; of several under one name none is used.
 std::map<std::string, std::vector<ArchitectureBuilder>>& builders() {
-  static std::map<std::string, std::vector<ArchitectureBuilder>> all = {{"decoder", {build_decoder}}};
+  static std::map<std::string, std::vector<ArchitectureBuilder>> all = {
+      {"decoder", {stack_of<DecoderLayer>}}};
   return all;
 }
 
@@ -38,17 +31,6 @@ void load_plugin(const std::string& path) {
 }
 
 }  // namespace
-
-Architecture stack_of(const LayerBuilder& layer, const ModelConfig& model, const NewUnit& new_unit) {
-  Architecture all;
-  auto embedding = std::make_unique<Embedding>(model, new_unit("embedding"));
-  Param& tokens = embedding->tokens();
-  all.blocks.push_back(std::move(embedding));
-  for (int64_t i = 0; i < model.n_layers; ++i)
-    all.blocks.push_back(layer(model, i, new_unit(fmt::format("layer.{}", i))));
-  all.head = std::make_unique<Head>(model, new_unit("head"), tokens);
-  return all;
-}
 
 bool register_architecture(const std::string& name, ArchitectureBuilder build) {
   builders()[name].push_back(std::move(build));
@@ -70,7 +52,12 @@ Architecture build_architecture(const ModelConfig& model, const NewUnit& new_uni
   if (found->second.size() > 1)
     fail("{} architectures are called \"{}\": a library in model.plugins must use another name",
          found->second.size(), model.architecture);
-  return found->second.front()(model, new_unit);
+  Architecture all(new_unit);
+  found->second.front()(model, all);
+  if (all.blocks().empty() || !all.head())
+    fail("architecture \"{}\" has {} blocks and {} head: it needs an embedding at least, and a head",
+         model.architecture, all.blocks().size(), all.head() ? "a" : "no");
+  return all;
 }
 
 }  // namespace weft

@@ -11,6 +11,7 @@
 #include "weft/base/error.h"
 #include "weft/base/progress.h"
 #include "weft/base/trace.h"
+#include "weft/comm/place.h"
 #include "weft/nn/embedding.h"
 #include "weft/ops/function.h"
 
@@ -32,28 +33,28 @@ Decoder::Decoder(const ModelConfig& model, const Dtypes& dtypes, const ParallelC
       dtype_(dtypes.compute),
       tp_{&groups.get({Axis::tp}), parallel.sequence_parallel && groups.mesh().size(Axis::tp) > 1,
           parallel.async_tp} {
-  check_tensor_parallel(model, tp_.size());
   const TensorPlace place{tp_.rank(), tp_.size(), tp_.sequence};
-  parts_ = build_architecture(model, [&](const std::string& name) -> ParamUnit& {
-    return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtypes, place));
-  });
-  if (units_.size() != parts_.blocks.size() + 1)
-    fail("architecture \"{}\" has {} blocks and a head, but {} units: each must have one", model.architecture,
-         parts_.blocks.size(), units_.size());
+  parts_ =
+      std::make_unique<Architecture>(build_architecture(model, [&](const std::string& name) -> ParamUnit& {
+        return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtypes, place));
+      }));
   check_memory(parallel, groups.mesh());
   data_parallel_ = std::make_unique<DataParallel>(parallel, groups, units_, tied_units());
 }
 
 void Decoder::check_memory(const ParallelConfig& parallel, const Mesh& mesh) const {
   const auto shards = double(mesh.size(Axis::tp) * (parallel.zero == 3 ? mesh.size(Axis::dp_shard) : 1));
-  const double needed = 2.0 * double(numel()) * double(at::elementSize(dtype_)) / shards;
+  const auto ranks = double(
+      std::min(find_place().local_size, mesh.size(Axes(kAxes.begin(), kAxes.end()))));  // on this machine
+  const double needed = ranks * 2.0 * double(numel()) * double(at::elementSize(dtype_)) / shards;
   const double machine = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
   if (needed > machine)
     fail(
-        "the model's {} parameters take {}B for weights and gradients alone, and this machine has {}B: make "
-        "model.dim, n_layers or vocab_size smaller, or divide it among more ranks with parallel.zero = 3 or "
-        "parallel.tp",
-        short_count(double(numel())), short_count(needed), short_count(machine));
+        "the model's {} parameters take {}B for weights and gradients alone on this machine's {} ranks, and "
+        "it "
+        "has {}B: make model.dim, n_layers or vocab_size smaller, divide the model with parallel.zero = 3 or "
+        "parallel.tp, or take more machines",
+        short_count(double(numel())), short_count(needed), ranks, short_count(machine));
 }
 
 void Decoder::initialise(uint64_t seed) {
@@ -63,7 +64,7 @@ void Decoder::initialise(uint64_t seed) {
 
 std::vector<ParamUnit*> Decoder::units_of(size_t block) const {
   std::vector<ParamUnit*> units{units_[block].get()};
-  if (ParamUnit* of_weight = &parts_.head->weight().unit();
+  if (ParamUnit* of_weight = &parts_->head()->weight().unit();
       block == head_block() && of_weight != units.front())
     units.push_back(of_weight);
   return units;
@@ -108,13 +109,13 @@ PassContext Decoder::context(const MicroBatch& batch, const TensorParallel& tp) 
 
 at::Tensor Decoder::forward(size_t block, const at::Tensor& x, const PassContext& pass) const {
   const Span span(SpanLevel::block, block_name(block), {.pass = Pass::forward, .index = layer_of(block)});
-  return parts_.blocks[block]->forward(x, pass);
+  return blocks()[block]->forward(x, pass);
 }
 
 CrossEntropyOutput Decoder::head_loss(const at::Tensor& x, const PassContext& pass, double normaliser,
                                       const CrossEntropyOptions& options) const {
   const Span span(SpanLevel::block, "head", {.pass = Pass::forward});
-  return parts_.head->loss(x, pass, normaliser, options);
+  return parts_->head()->loss(x, pass, normaliser, options);
 }
 
 double Decoder::forward_backward(const MicroBatch& unpadded, double normaliser,
@@ -150,7 +151,7 @@ double Decoder::forward_backward(const MicroBatch& unpadded, double normaliser,
   // Whose weights a block's backward computes with.
   const auto backward_units = [&](size_t block) {
     const bool reads = block == head_block() || !outputs[block - first].defined() ||
-                       parts_.blocks[block]->backward_reads_weights();
+                       blocks()[block]->backward_reads_weights();
     return reads ? units_of(block) : std::vector<ParamUnit*>{};
   };
   const auto units_before = [&](size_t block) {
@@ -204,7 +205,7 @@ double Decoder::loss(const MicroBatch& unpadded, double normaliser, int64_t chun
 
 at::Tensor Decoder::head_logits(const at::Tensor& x, const TensorParallel& tp) const {
   const Gathered gathered(*data_parallel_, units_of(head_block()));
-  return parts_.head->logits(x, tp);
+  return parts_->head()->logits(x, tp);
 }
 
 at::Tensor Decoder::logits(const MicroBatch& batch) {

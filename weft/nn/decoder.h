@@ -40,7 +40,7 @@ class Decoder {
   void recompute_blocks() { recompute_ = true; }
 
   const ModelConfig& model() const { return model_; }
-  const std::vector<std::unique_ptr<Block>>& blocks() const { return parts_.blocks; }
+  const std::vector<std::unique_ptr<Block>>& blocks() const { return parts_->blocks(); }
   const std::vector<std::unique_ptr<ParamUnit>>& units() const {
     return units_;
   }                                    // one a block, and the head's
@@ -73,8 +73,8 @@ class Decoder {
  private:
   // Error if the weights and gradients of the ranks on this machine cannot fit.
   void check_memory(const ParallelConfig& parallel, const Mesh& mesh) const;
+  size_t head_block() const { return blocks().size(); }
   // The units whose weights a block, or behind the last one the head, computes with.
-  size_t head_block() const { return parts_.blocks.size(); }
   std::vector<ParamUnit*> units_of(size_t block) const;
   TensorParallel whole_tokens() const {
     return {tp_.group};
@@ -91,7 +91,7 @@ class Decoder {
   TensorParallel tp_;
   bool recompute_ = false;
   std::vector<std::unique_ptr<ParamUnit>> units_;
-  Architecture parts_;
+  std::unique_ptr<Architecture> parts_;
   std::unique_ptr<DataParallel> data_parallel_;
 };
 

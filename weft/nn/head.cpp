@@ -7,7 +7,7 @@
 
 namespace weft {
 
-Head::Head(const ModelConfig& model, ParamUnit& unit, Param& embedding)
+Head::Head(const ModelConfig& model, Param& embedding, ParamUnit& unit)
     : multiplier_(model.logits_multiplier),
       softcap_(model.final_softcap),
       norm_(model, unit, "model.norm"),

@@ -10,7 +10,7 @@ namespace weft {
 class Head {
  public:
   /// `embedding`: the matrix that the projection shares where model.tie_embeddings.
-  Head(const ModelConfig& model, ParamUnit& unit, Param& embedding);
+  Head(const ModelConfig& model, Param& embedding, ParamUnit& unit);
 
   /// Of the labels of the pass, x [tokens outside, dim]. The soft-cap is the model's.
   CrossEntropyOutput loss(const at::Tensor& x, const PassContext& context, double normaliser,

@@ -118,6 +118,7 @@ Attention::Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit)
       o_(Linear::row(unit, {layer_name(layer, "self_attn.o_proj"), model.dim}, model.n_heads * model.head_dim,
                      model.o_bias, residual_std(model))) {
   const TensorPlace& place = unit.tensor_place();
+  check_tensor_parallel(model, place.size);
   options_.n_heads = model.n_heads / place.size;
   options_.n_kv_heads = model.n_kv_heads * kv_copies(model, unit) / place.size;
   options_.first_head = place.rank * options_.n_heads;

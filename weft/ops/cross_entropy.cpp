@@ -26,7 +26,7 @@ class CrossEntropy : public Op {
       fail("label {} is outside the vocabulary of {}", labels_.max().item<int64_t>(), head_.shape()[0]);
     const at::Tensor h = tp_.enter(inputs[0]).wait();
     const int64_t tokens = h.size(0), vocab = head_.local_shape()[0];
-    at::Tensor dh = recording ? at::empty_like(h) : at::Tensor();
+    at::Tensor dh = recording ? at::empty_like(h, at::MemoryFormat::Contiguous) : at::Tensor();
     const int64_t chunk =
         options_.chunk > 0 ? options_.chunk : std::max<int64_t>(16, (16 << 20) / (vocab * h.element_size()));
     double loss = 0, z = 0;

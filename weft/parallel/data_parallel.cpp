@@ -1,7 +1,6 @@
 #include "weft/parallel/data_parallel.h"
 
 #include <algorithm>
-#include <functional>
 #include <sstream>
 
 #include <xxhash.h>
@@ -30,15 +29,14 @@ bool divides_units(const ParallelConfig& parallel, const Mesh& mesh) {
 
 /// "NAME HASH" of the bits of each param that has elements in [begin, end) of the unit's buffer, of which
 /// `part` holds these.
-std::string fingerprints(
-    const ParamUnit& unit, const at::Tensor& part, int64_t first, const char* what,
-    const std::function<bool(const Param&)>& wanted = [](const Param&) { return true; }) {
-  std::string lines;
+std::vector<std::pair<const Param*, std::string>> fingerprints(const ParamUnit& unit, const at::Tensor& part,
+                                                               int64_t first, const char* what) {
+  std::vector<std::pair<const Param*, std::string>> lines;
   unit.for_params_in(first, first + part.numel(), [&](const Param& param, int64_t begin, int64_t end) {
-    if (begin == end || !wanted(param)) return;
+    if (begin == end) return;
     const at::Tensor bits = part.narrow(0, param.offset() + begin - first, end - begin);
-    lines +=
-        fmt::format("{} of {} {:016x}\n", what, param.name(), XXH3_64bits(bits.data_ptr(), bits.nbytes()));
+    lines.emplace_back(&param, fmt::format("{} of {} {:016x}\n", what, param.name(),
+                                           XXH3_64bits(bits.data_ptr(), bits.nbytes())));
   });
   return lines;
 }
@@ -304,19 +302,16 @@ void DataParallel::check_replicas() {
   std::map<int64_t, std::string> copies;  // by how many tp ranks hold the same
   for (const ParamUnit* unit : units_) {
     const Shard& shard = unit->shard();
-    const char* const what = "the master weights";
-    masters += fingerprints(*unit, shard.master, shard.begin, what);
-    if (zero_ < 3) weights += fingerprints(*unit, unit->weights(), 0, "the weights");
-    const int64_t tp = unit->tensor_place().size;
-    for (int64_t count = 2; count <= tp; ++count)
-      copies[count] += fingerprints(*unit, shard.master, shard.begin, what, [&](const Param& param) {
-        const Placement& placement = param.spec().placement;
-        return count == (placement.kind == Placement::Kind::Shard ? placement.copies : tp);
-      });
+    for (const auto& [param, line] : fingerprints(*unit, shard.master, shard.begin, "the master weights")) {
+      masters += line;
+      if (param->copies() > 1) copies[param->copies()] += line;
+    }
+    if (zero_ == 3) continue;
+    for (const auto& [param, line] : fingerprints(*unit, unit->weights(), 0, "the weights")) weights += line;
   }
   std::vector<std::string> found = {difference(*replica_group_, masters), difference(*data_group_, weights)};
   for (const auto& [count, lines] : copies)
-    if (!lines.empty()) found.push_back(difference(groups_.neighbours(Axis::tp, count), lines));
+    found.push_back(difference(groups_.neighbours(Axis::tp, count), lines));
   for (const std::string& text : found)
     if (!text.empty()) fail("{}", text);
 }

@@ -11,7 +11,8 @@ namespace {
 /// How many neighbours along tp hold a part of the param's gradient: 1 if this rank has all of it.
 int64_t holders(const Param& param, int64_t tp) {
   if (!param.trainable()) return 1;
-  return param.spec().partial.contains(Axis::tp) ? tp : param.spec().placement.copies;
+  if (param.spec().partial.contains(Axis::tp)) return tp;
+  return param.spec().placement.kind == Placement::Kind::Shard ? param.copies() : 1;
 }
 
 /// "q_norm over tp" leaves out the sums of all params of that name.

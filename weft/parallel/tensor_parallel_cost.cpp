@@ -21,15 +21,15 @@ SentBytes tensor_parallel_bytes(const Config& config, const Mesh& mesh, int64_t 
   const int64_t forwards = config.memory.recompute == "block" ? 2 : 1;
   int64_t reduced = 0, scattered = 0, gathered = 0, pieces = 0;
   for (const int64_t unpadded : tokens) {
-    // In each layer's linears; and the embedding leaves once, and so does the head's gradient; its input enters
-    // once, and the embedding's gradient.
-    const int64_t sums = (2 * forwards + 2) * layers, gathers = (2 * forwards + 2) * layers, again = 2 * layers;
+    // In each layer's linears; and the embedding leaves once, and so does the head's gradient; its input
+    // enters once, and the embedding's gradient.
+    const int64_t sums = (2 * forwards + 2) * layers, again = 2 * layers;  // as many gathers as sums
     int64_t t = unpadded;
     if (config.parallel.sequence_parallel) {
       t = (t + n - 1) / n * n;
       const int64_t piece = t / n * model.dim * (n - 1) * element;
       (config.parallel.async_tp ? pieces : scattered) += sums * piece;
-      (config.parallel.async_tp ? pieces : gathered) += gathers * piece;
+      (config.parallel.async_tp ? pieces : gathered) += sums * piece;
       scattered += 2 * piece, gathered += (again + 2) * piece;
     } else {
       reduced += (sums + 2) * all_reduce_bytes(t * model.dim, element, index, n);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include "weft/base/error.h"
 #include "weft/param/param_unit.h"
@@ -47,7 +48,10 @@ Param::Param(ParamSpec spec, ParamUnit* unit, int64_t offset)
     const auto dim = size_t(placement.dim);
     const int64_t whole = spec_.shape[dim], pieces = place.size / placement.copies;
     const int64_t each = (whole + pieces - 1) / pieces;
-    WEFT_ASSERT(dim == 0 || whole % pieces == 0, "{}: {} pieces of dim {}", spec_.name, pieces, dim);
+    if (place.size % placement.copies != 0 || (dim > 0 && whole % pieces != 0))
+      fail("parallel.tp = {} does not divide {} [{}]: dim {} is split, each piece {}", place.size, spec_.name,
+           fmt::join(spec_.shape, ", "), dim,
+           placement.copies == 1 ? "on one rank" : fmt::format("on {} ranks", placement.copies));
     local_shape_[dim] = each;
     piece_.begin[dim] = std::min(place.rank / placement.copies * each, whole);
     piece_.end[dim] = std::min(piece_.begin[dim] + each, whole);
@@ -57,11 +61,12 @@ Param::Param(ParamSpec spec, ParamUnit* unit, int64_t offset)
 
 int64_t Param::global_numel() const { return product(spec_.shape); }
 
-bool Param::is_first_copy() const {
+int64_t Param::copies() const {
   const bool sharded = spec_.placement.kind == Placement::Kind::Shard;
-  const int64_t rank = unit_->tensor_place().rank;
-  return sharded ? rank % spec_.placement.copies == 0 : rank == 0;
+  return sharded ? spec_.placement.copies : unit_->tensor_place().size;
 }
+
+bool Param::is_first_copy() const { return unit_->tensor_place().rank % copies() == 0; }
 
 std::vector<std::pair<int64_t, Box>> Param::boxes(int64_t begin, int64_t end) const {
   std::vector<std::pair<int64_t, Box>> all;

@@ -49,8 +49,8 @@ struct ParamSpec {
   std::vector<int64_t> shape;  // global
   Init init = {};
   Placement placement = {};
-  Axes partial = {Axis::dp_replicate, Axis::dp_shard, Axis::cp};  // axes its gradient is summed over
-  bool looked_up = false;                                         // rows are only looked up, never multiplied
+  Axes partial = {};       // axes over which its gradient is summed, besides those of the data
+  bool looked_up = false;  // rows are only looked up, never multiplied
 };
 
 /// How a param is trained, as [optim] has it (set_update_rules in optim/update_rule.h).
@@ -77,7 +77,9 @@ class Param {
   int64_t numel() const { return numel_; }
   const Box& piece() const { return piece_; }  // of the global tensor, without padding
 
-  /// Is this the first of the ranks that hold the same piece? So it is counted, and saved, once.
+  /// How many tensor-parallel ranks, neighbours, hold the same piece. Is this the first of them? So it is
+  /// counted, and saved, once.
+  int64_t copies() const;
   bool is_first_copy() const;
 
   /// Elements [begin, end) of the piece as boxes of the global tensor, padding aside, each with the element
