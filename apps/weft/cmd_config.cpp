@@ -21,11 +21,16 @@ CLI::Option* add_ranks_option(CLI::App& command, int64_t* ranks, const std::stri
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
 }
 
-Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides, bool warns) {
+Config load_config_and_warn(const std::string& path, const std::vector<std::string>& overrides, bool warns) {
   std::vector<std::string> warnings;
   Config config = load_config(path, overrides, &warnings);
   for (const auto& warning : warnings)
     if (warns) fmt::print(stderr, "weft: warning: {}\n", warning);
+  return config;
+}
+
+Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides, bool warns) {
+  Config config = load_config_and_warn(path, overrides, warns);
   apply_from_hf(&config);
   resolve(&config);
   if (config.model.architecture == "decoder") check_tensor_parallel(config.model, config.parallel.tp);

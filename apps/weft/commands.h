@@ -45,9 +45,12 @@ struct Job {
 };
 std::shared_ptr<Job> add_job_options(CLI::App& command);
 
-/// Starts the ranks, or, where there is only one or this is one of them, calls `command` with a config in which
-/// [parallel] and [comm] count.
+/// Starts the ranks, or, where there is only one or this is one of them, calls `command` with a config in
+/// which [parallel] and [comm] count.
 int run(const Job& job, const std::function<int(const Config&)>& command);
+
+/// load_config. `warns`: prints the warnings.
+Config load_config_and_warn(const std::string& path, const std::vector<std::string>& overrides, bool warns);
 
 /// The config as a run would use it: read, checked, the shape taken from model.from_hf, derived values filled
 /// in. `warns`: prints the warnings.

@@ -50,11 +50,8 @@ int run(const Job& job, const std::function<int(const Config&)>& command) {
   for (const std::string& text : job.overrides)
     if (!text.starts_with("parallel.") && !text.starts_with("comm."))
       fail("--set {}: expected a key of [parallel] or [comm]; the model is what it is", text);
-  std::vector<std::string> warnings;
-  Config config = load_config("", job.overrides, &warnings);
+  Config config = load_config_and_warn("", job.overrides, /*warns=*/find_place().rank == 0);
   resolve(&config);
-  if (find_place().rank == 0)
-    for (const std::string& warning : warnings) fmt::print(stderr, "weft: warning: {}\n", warning);
   if (job.ranks == 1) return command(config);
   begin_own_job();
   const Mesh mesh(config.parallel, job.ranks);

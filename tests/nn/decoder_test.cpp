@@ -3,9 +3,11 @@
 #include "weft/nn/decoder.h"
 
 #include <ATen/ATen.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "weft/base/error.h"
+
+#include "tests/base/error_of.h"
 
 namespace weft {
 namespace {
@@ -188,6 +190,13 @@ TEST(Decoder, LearnedPositionsEnd) {
   EXPECT_THROW(decoder.logits(documents({2, 6}, 0, 13)), Error);
   EXPECT_THROW(decoder.make_caches(6), Error);
   EXPECT_NO_THROW(decoder.logits(documents({5, 5}, 0, 13)));
+}
+
+TEST(Decoder, ListsTheValuesOfTpThatDivideIt) {
+  const ModelConfig model = small_model();  // three heads, an MLP of 7: no row linear divides by two
+  ParamUnit unit("layer.0", at::kDouble, {0, 2, false});
+  EXPECT_THAT(error_of([&] { DecoderLayer(model, 0, unit); }),
+              testing::HasSubstr("parallel.tp = 2 does not divide the model: it must divide n_heads = 3"));
 }
 
 TEST(Decoder, KnowsWhereEachParamLies) {

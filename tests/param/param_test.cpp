@@ -1,8 +1,6 @@
 // Where a param's pieces lie over tensor-parallel ranks.
 #include "weft/param/param.h"
 
-#include <map>
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -21,8 +19,7 @@ at::Tensor cover(const ParamSpec& spec, int64_t ranks, bool first_only) {
     ParamUnit unit("unit", at::kDouble, {rank, ranks, false});
     const Param& param = unit.add(spec);
     if (first_only && !param.is_first_copy()) continue;
-    const Box whole{std::vector<int64_t>(spec.shape.size(), 0), spec.shape};
-    narrowed(count, whole, param.piece()).add_(1);
+    narrowed(count, whole_box(spec.shape), param.piece()).add_(1);
   }
   return count;
 }
@@ -70,25 +67,15 @@ TEST(Param, BoxesOfARangeAreItsElements) {
                              {.name = "c", .shape = {7}, .placement = Placement::shard(0)},
                              {.name = "d", .shape = {3, 4}}};
   for (const ParamSpec& spec : specs) {
-    at::Tensor global = at::arange(1, 21, at::kLong).narrow(0, 0, [&] {
-      int64_t n = 1;
-      for (const int64_t size : spec.shape) n *= size;
-      return n;
-    }());
-    global = global.view(spec.shape);
-    const Box whole{std::vector<int64_t>(spec.shape.size(), 0), spec.shape};
+    const Box whole = whole_box(spec.shape);
+    const at::Tensor global = at::arange(1, 1 + whole.numel(), at::kLong).view(spec.shape);
     for (int64_t rank = 0; rank < 2; ++rank) {
       ParamUnit unit("unit", at::kDouble, {rank, 2, false});
       const Param& param = unit.add(spec);
       at::Tensor piece = at::zeros(param.local_shape(), at::kLong);
-      narrowed(piece, {std::vector<int64_t>(spec.shape.size(), 0), param.local_shape()},
-               [&] {
-                 Box box = param.piece();
-                 for (size_t dim = 0; dim < box.begin.size(); ++dim)
-                   box.end[dim] -= param.piece().begin[dim], box.begin[dim] = 0;
-                 return box;
-               }())
-          .copy_(narrowed(global, whole, param.piece()));
+      // Behind the piece's elements lies padding, if any.
+      const Box elements = whole_box(param.piece().shape());
+      narrowed(piece, whole_box(param.local_shape()), elements).copy_(narrowed(global, whole, param.piece()));
       for (int64_t begin = 0; begin <= param.numel(); ++begin)
         for (int64_t end = begin; end <= param.numel(); ++end) {
           at::Tensor found = at::zeros({param.numel()}, at::kLong);

@@ -23,6 +23,8 @@ std::vector<int64_t> Box::shape() const {
 
 int64_t Box::numel() const { return product(shape()); }
 
+Box whole_box(const std::vector<int64_t>& shape) { return {std::vector<int64_t>(shape.size(), 0), shape}; }
+
 std::vector<Box> boxes_of_range(const std::vector<int64_t>& shape, int64_t begin, int64_t end) {
   WEFT_ASSERT(0 <= begin && begin <= end && end <= product(shape), "elements [{}, {}) of {}", begin, end,
               product(shape));
@@ -30,7 +32,7 @@ std::vector<Box> boxes_of_range(const std::vector<int64_t>& shape, int64_t begin
   while (begin < end) {
     // As many slices as fit, of the outermost dim in which one begins here and ends in the range. Dims
     // outside of it keep one index, dims inside of it are whole.
-    Box box{std::vector<int64_t>(shape.size(), 0), shape};
+    Box box = whole_box(shape);
     int64_t slice = product(shape), within = begin;
     for (size_t dim = 0; dim < shape.size(); ++dim) {
       slice /= shape[dim];

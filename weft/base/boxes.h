@@ -18,6 +18,9 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
+/// All of a tensor.
+Box whole_box(const std::vector<int64_t>& shape);
+
 /// Elements [begin, end) of a tensor, in row-major order, as boxes: at most 2 dims - 1, each again a
 /// contiguous run, in the order of their elements.
 std::vector<Box> boxes_of_range(const std::vector<int64_t>& shape, int64_t begin, int64_t end);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "weft/base/config_schema.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/hf_rope.h"
 
@@ -317,17 +318,14 @@ HfModel read_hf_model(Env& env, const std::string& dir) {
 }
 
 void apply_from_hf(Config* config, Env& env) {
-  ModelConfig& model = config->model;
-  if (model.from_hf.empty()) return;
-  ModelConfig shape = read_hf_model(env, model.from_hf).config;
-  shape.from_hf = model.from_hf;
-  shape.architecture = model.architecture;
-  shape.plugins = model.plugins;
-  shape.init_std = model.init_std;
-  shape.norm_init_std = model.norm_init_std;
-  shape.dropout = model.dropout;
-  shape.attention_dropout = model.attention_dropout;
-  model = std::move(shape);
+  if (config->model.from_hf.empty()) return;
+  Config from_folder;
+  from_folder.model = read_hf_model(env, config->model.from_hf).config;
+  for (const Key& key : config_keys())
+    if (key.section() == "model" && !is_shape_key(key))
+      std::visit([&](auto* to) { *to = *std::get<decltype(to)>(key.member(*config)); },
+                 key.member(from_folder));
+  config->model = std::move(from_folder.model);
 }
 
 }  // namespace weft

@@ -62,7 +62,7 @@ void check_tiling(std::vector<TensorBox> boxes, const std::vector<int64_t>& shap
     open.push_back(&box);
     covered += box.numel();
   }
-  const int64_t numel = Box{std::vector<int64_t>(shape.size(), 0), shape}.numel();
+  const int64_t numel = whole_box(shape).numel();
   if (covered != numel)
     fail("{}: {} of {} elements are in none of the ranks' files", name, numel - covered, numel);
 }

@@ -33,7 +33,7 @@ at::Tensor read_input_ids(Env& env, const std::string& path, int64_t vocab) {
 at::Tensor whole_grad(const Param& param, MeshGroups& groups) {
   const at::Tensor own = param.grad().view({-1});
   const at::Tensor all = at::zeros(param.shape(), own.options());
-  const Box whole{std::vector<int64_t>(param.shape().size(), 0), param.shape()};
+  const Box whole = whole_box(param.shape());
   if (param.is_first_copy())
     for (const auto& [first, box] : param.boxes(0, param.numel()))
       narrowed(all, whole, box).copy_(own.narrow(0, first, box.numel()).view(box.shape()));

@@ -13,20 +13,11 @@ std::map<std::string, double> kept_per_token(const ModelConfig& model, const Ten
 
   std::map<std::string, double> kept;
   const std::string norm = model.norm == "layernorm" ? "layer_norm" : "rms_norm";
-  if (model.block == "parallel_shared_norm") {
-    kept[norm] = outside;      // the layer's input
-    kept["linear"] = outside;  // what qkv and up both take
-  } else if (model.block == "parallel") {
-    kept[norm] = outside;  // the input, of both norms
-    kept["linear"] = 2 * outside;
-  } else if (model.norm_placement == "post") {
-    kept[norm] = 2 * outside;  // the outputs of attention and MLP
-    kept["linear"] = 2 * outside;
-  } else {
-    kept[norm] = (model.norm_placement == "sandwich" ? 4 : 2) * outside;
-    kept["linear"] = 2 * outside;
-  }
-  kept["linear"] += ffn;  // of down; that of o is attention's output
+  // Norms keep their inputs, which two parallel ones share; qkv and up keep theirs, which may be one.
+  const double norms = model.block != "sequential" ? 1 : model.norm_placement == "sandwich" ? 4 : 2;
+  const double inputs = model.block == "parallel_shared_norm" ? 1 : 2;
+  kept[norm] = norms * outside;
+  kept["linear"] = inputs * outside + ffn;  // ffn: of down; that of o is attention's output
   if (model.qk_norm != "none") kept["qk_norm"] = q + 2 * k;
   kept["attention"] = (q + 2 * k) + q + double(model.n_heads) / tp;  // qkv, output, log-sum-exp
   const bool silu = model.activation == "silu";

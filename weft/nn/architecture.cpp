@@ -45,8 +45,7 @@ Architecture build_architecture(const ModelConfig& model, const NewUnit& new_uni
     for (const auto& [name, of_that_name] : builders()) known.push_back(name);
     fail(
         "model.architecture = \"{}\" is not known: there is \"{}\"; model.plugins names the libraries that "
-        "add "
-        "others",
+        "add others",
         model.architecture, fmt::join(known, "\", \""));
   }
   if (found->second.size() > 1)

@@ -32,28 +32,26 @@ Decoder::Decoder(const ModelConfig& model, const Dtypes& dtypes, const ParallelC
     : model_(model),
       dtype_(dtypes.compute),
       tp_{&groups.get({Axis::tp}), parallel.sequence_parallel && groups.mesh().size(Axis::tp) > 1,
-          parallel.async_tp} {
-  const TensorPlace place{tp_.rank(), tp_.size(), tp_.sequence};
-  parts_ =
-      std::make_unique<Architecture>(build_architecture(model, [&](const std::string& name) -> ParamUnit& {
+          parallel.async_tp},
+      parts_(build_architecture(model, [this, dtypes](const std::string& name) -> ParamUnit& {
+        const TensorPlace place{tp_.rank(), tp_.size(), tp_.sequence};
         return *units_.emplace_back(std::make_unique<ParamUnit>(name, dtypes, place));
-      }));
-  check_memory(parallel, groups.mesh());
+      })) {
+  check_memory(parallel, groups);
   data_parallel_ = std::make_unique<DataParallel>(parallel, groups, units_, tied_units());
 }
 
-void Decoder::check_memory(const ParallelConfig& parallel, const Mesh& mesh) const {
+void Decoder::check_memory(const ParallelConfig& parallel, MeshGroups& groups) const {
+  const Mesh& mesh = groups.mesh();
   const auto shards = double(mesh.size(Axis::tp) * (parallel.zero == 3 ? mesh.size(Axis::dp_shard) : 1));
-  const auto ranks = double(
-      std::min(find_place().local_size, mesh.size(Axes(kAxes.begin(), kAxes.end()))));  // on this machine
-  const double needed = ranks * 2.0 * double(numel()) * double(at::elementSize(dtype_)) / shards;
+  const auto ranks = std::min<int64_t>(find_place().local_size, groups.all().size());  // on this machine
+  const double needed = double(ranks) * 2.0 * double(numel()) * double(at::elementSize(dtype_)) / shards;
   const double machine = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
   if (needed > machine)
     fail(
         "the model's {} parameters take {}B for weights and gradients alone on this machine's {} ranks, and "
-        "it "
-        "has {}B: make model.dim, n_layers or vocab_size smaller, divide the model with parallel.zero = 3 or "
-        "parallel.tp, or take more machines",
+        "it has {}B: make model.dim, n_layers or vocab_size smaller, divide the model with parallel.zero = 3 "
+        "or parallel.tp, or take more machines",
         short_count(double(numel())), short_count(needed), ranks, short_count(machine));
 }
 
@@ -64,7 +62,7 @@ void Decoder::initialise(uint64_t seed) {
 
 std::vector<ParamUnit*> Decoder::units_of(size_t block) const {
   std::vector<ParamUnit*> units{units_[block].get()};
-  if (ParamUnit* of_weight = &parts_->head()->weight().unit();
+  if (ParamUnit* of_weight = &parts_.head()->weight().unit();
       block == head_block() && of_weight != units.front())
     units.push_back(of_weight);
   return units;
@@ -115,7 +113,7 @@ at::Tensor Decoder::forward(size_t block, const at::Tensor& x, const PassContext
 CrossEntropyOutput Decoder::head_loss(const at::Tensor& x, const PassContext& pass, double normaliser,
                                       const CrossEntropyOptions& options) const {
   const Span span(SpanLevel::block, "head", {.pass = Pass::forward});
-  return parts_->head()->loss(x, pass, normaliser, options);
+  return parts_.head()->loss(x, pass, normaliser, options);
 }
 
 double Decoder::forward_backward(const MicroBatch& unpadded, double normaliser,
@@ -205,7 +203,7 @@ double Decoder::loss(const MicroBatch& unpadded, double normaliser, int64_t chun
 
 at::Tensor Decoder::head_logits(const at::Tensor& x, const TensorParallel& tp) const {
   const Gathered gathered(*data_parallel_, units_of(head_block()));
-  return parts_->head()->logits(x, tp);
+  return parts_.head()->logits(x, tp);
 }
 
 at::Tensor Decoder::logits(const MicroBatch& batch) {

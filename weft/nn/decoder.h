@@ -40,10 +40,9 @@ class Decoder {
   void recompute_blocks() { recompute_ = true; }
 
   const ModelConfig& model() const { return model_; }
-  const std::vector<std::unique_ptr<Block>>& blocks() const { return parts_->blocks(); }
-  const std::vector<std::unique_ptr<ParamUnit>>& units() const {
-    return units_;
-  }                                    // one a block, and the head's
+  const std::vector<std::unique_ptr<Block>>& blocks() const { return parts_.blocks(); }
+  /// One for each block, and the head's.
+  const std::vector<std::unique_ptr<ParamUnit>>& units() const { return units_; }
   std::vector<Param*> params() const;  // of all units, in order
   int64_t numel() const;
 
@@ -72,7 +71,7 @@ class Decoder {
 
  private:
   // Error if the weights and gradients of the ranks on this machine cannot fit.
-  void check_memory(const ParallelConfig& parallel, const Mesh& mesh) const;
+  void check_memory(const ParallelConfig& parallel, MeshGroups& groups) const;
   size_t head_block() const { return blocks().size(); }
   // The units whose weights a block, or behind the last one the head, computes with.
   std::vector<ParamUnit*> units_of(size_t block) const;
@@ -91,7 +90,7 @@ class Decoder {
   TensorParallel tp_;
   bool recompute_ = false;
   std::vector<std::unique_ptr<ParamUnit>> units_;
-  std::unique_ptr<Architecture> parts_;
+  Architecture parts_;
   std::unique_ptr<DataParallel> data_parallel_;
 };
 

@@ -22,21 +22,16 @@ double residual_std(const ModelConfig& model) {
   return model.init_std / std::sqrt(2.0 * double(model.n_layers));
 }
 
-ParamSpec spec_of(const std::string& name, std::vector<int64_t> shape, Init init, Placement placement = {}) {
-  ParamSpec spec;
-  spec.name = name;
-  spec.shape = std::move(shape);
-  spec.init = init;
-  spec.placement = placement;
-  return spec;
-}
-
 ParamSpec gain_of(const ModelConfig& model, const std::string& name, int64_t size) {
-  return spec_of(name + ".weight", {size}, {model.norm_init_std, model.norm_unit_offset ? 0.0 : 1.0});
+  return {.name = name + ".weight",
+          .shape = {size},
+          .init = {.std = model.norm_init_std, .mean = model.norm_unit_offset ? 0.0 : 1.0}};
 }
 
-// How many tp ranks hold each key/value head.
+// How many tp ranks hold each key/value head. Error, with the values of tp that work, if tp does not divide
+// the heads: asked before a param is declared, which would know only of itself.
 int64_t kv_copies(const ModelConfig& model, const ParamUnit& unit) {
+  check_tensor_parallel(model, unit.tensor_place().size);
   return std::max<int64_t>(1, unit.tensor_place().size / model.n_kv_heads);
 }
 
@@ -62,7 +57,8 @@ ParamSpec per_token(ParamSpec spec, const ParamUnit& unit) {
 
 Norm::Norm(const ModelConfig& model, ParamUnit& unit, const std::string& name)
     : options_(norm_options(model)), gain_(&unit.add(per_token(gain_of(model, name, model.dim), unit))) {
-  if (model.norm == "layernorm") bias_ = &unit.add(per_token(spec_of(name + ".bias", {model.dim}, {}), unit));
+  if (model.norm == "layernorm")
+    bias_ = &unit.add(per_token({.name = name + ".bias", .shape = {model.dim}}, unit));
 }
 
 NormOutput Norm::forward(const at::Tensor& x, const at::Tensor& residual) const {
@@ -74,13 +70,15 @@ Linear::Linear(ParamUnit& unit, const std::vector<Part>& parts, int64_t in, bool
                bool column)
     : column_(column) {
   for (const Part& part : parts)
-    weights_.push_back(&unit.add(spec_of(part.name + ".weight", {part.out, in}, {std, 0},
-                                         Placement::shard(column ? 0 : 1, part.copies))));
+    weights_.push_back(&unit.add({.name = part.name + ".weight",
+                                  .shape = {part.out, in},
+                                  .init = {.std = std},
+                                  .placement = Placement::shard(column ? 0 : 1, part.copies)}));
   if (!bias) return;
   for (const Part& part : parts) {
-    const std::string name = part.name + ".bias";
-    biases_.push_back(&unit.add(column ? spec_of(name, {part.out}, {}, Placement::shard(0, part.copies))
-                                       : per_token(spec_of(name, {part.out}, {}), unit)));
+    ParamSpec spec{.name = part.name + ".bias", .shape = {part.out}};
+    if (column) spec.placement = Placement::shard(0, part.copies);
+    biases_.push_back(&unit.add(column ? spec : per_token(spec, unit)));
   }
 }
 
@@ -118,7 +116,6 @@ Attention::Attention(const ModelConfig& model, int64_t layer, ParamUnit& unit)
       o_(Linear::row(unit, {layer_name(layer, "self_attn.o_proj"), model.dim}, model.n_heads * model.head_dim,
                      model.o_bias, residual_std(model))) {
   const TensorPlace& place = unit.tensor_place();
-  check_tensor_parallel(model, place.size);
   options_.n_heads = model.n_heads / place.size;
   options_.n_kv_heads = model.n_kv_heads * kv_copies(model, unit) / place.size;
   options_.first_head = place.rank * options_.n_heads;

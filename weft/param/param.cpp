@@ -41,7 +41,7 @@ at::Tensor fused(const std::vector<Param*>& params, const at::Tensor& buffer) {
 
 Param::Param(ParamSpec spec, ParamUnit* unit, int64_t offset)
     : spec_(std::move(spec)), unit_(unit), offset_(offset), local_shape_(spec_.shape) {
-  piece_ = {std::vector<int64_t>(spec_.shape.size(), 0), spec_.shape};
+  piece_ = whole_box(spec_.shape);
   const TensorPlace& place = unit->tensor_place();
   const Placement& placement = spec_.placement;
   if (placement.kind == Placement::Kind::Shard && place.size > 1) {

@@ -77,7 +77,7 @@ bool ParamUnit::trainable() const {
 void ParamUnit::set_master(const Param& param, const at::Tensor& values) {
   for_params_in(shard_.begin, shard_.end(), [&](const Param& other, int64_t begin, int64_t end) {
     if (&other != &param) return;
-    const Box whole{std::vector<int64_t>(param.shape().size(), 0), param.shape()};
+    const Box whole = whole_box(param.shape());
     for (const auto& [first, box] : param.boxes(begin, end))
       shard_.part_of(shard_.master, param, first, first + box.numel())
           .copy_(narrowed(values.reshape(param.shape()), whole, box).reshape({-1}));
