@@ -193,7 +193,8 @@ TEST(Decoder, LearnedPositionsEnd) {
 }
 
 TEST(Decoder, ListsTheValuesOfTpThatDivideIt) {
-  const ModelConfig model = small_model();  // three heads, an MLP of 7: no row linear divides by two
+  ModelConfig model = small_model();
+  model.head_dim = 5;  // three heads: by itself the output projection, of 15 inputs, would object first
   ParamUnit unit("layer.0", at::kDouble, {0, 2, false});
   EXPECT_THAT(error_of([&] { DecoderLayer(model, 0, unit); }),
               testing::HasSubstr("parallel.tp = 2 does not divide the model: it must divide n_heads = 3"));
